@@ -1,0 +1,53 @@
+/**
+ * The one family of errors that Fenceline throws. What came over a wire (an MCP, HTTP or SQL error) rides as `cause`
+ * and is never rethrown bare, so a caller can switch on `code` alone.
+ */
+export class FencelineError<Code extends string = string> extends Error {
+  override readonly name = "FencelineError";
+  /** Stable identifier; every code is documented where its union is declared. */
+  readonly code: Code;
+
+  constructor(code: Code, message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/**
+ * Codes thrown by the ledger package.
+ *
+ * | code | when | what to do |
+ * | --- | --- | --- |
+ * | `address_invalid` | a ledger address is neither `file:DIR` nor `postgres://…` | correct the address |
+ * | `address_in_use` | an embedded directory is held by a process that does not answer | stop that process, or wait until it ends |
+ * | `database_unreachable` | no connection to the database within the deadline | check address, network and credentials |
+ * | `schema_newer` | the database was migrated by a newer Fenceline | run that version or newer |
+ * | `schema_invalid_name` | the schema name is not a plain lower-case identifier | choose another name |
+ * | `pgvector_missing` | the embedded vector store was asked for on a PostgreSQL without the `vector` extension | install pgvector, or choose another store |
+ * | `record_invalid` | a record does not fit its schema | see the named fields |
+ * | `uri_invalid` | a URI scope is empty or does not end at a segment bound | correct the scope |
+ * | `source_unknown` | no source of that name was registered | register it, or correct the name |
+ * | `request_id_reused` | a `requestId` came again with other contents | use a new id for a new request |
+ * | `ledger_closed` | the ledger was used after `close()` | open it again |
+ */
+export type LedgerErrorCode =
+  | "address_invalid"
+  | "address_in_use"
+  | "database_unreachable"
+  | "schema_newer"
+  | "schema_invalid_name"
+  | "pgvector_missing"
+  | "record_invalid"
+  | "uri_invalid"
+  | "source_unknown"
+  | "request_id_reused"
+  | "ledger_closed";
+
+/**
+ * An assertion that stays on in production: a false condition is a bug of ours or of the calling program.
+ *
+ * @throws {FencelineError} `assertion_failed`
+ */
+export function assert(condition: unknown, message: string): asserts condition {
+  if (!condition) throw new FencelineError("assertion_failed", message);
+}

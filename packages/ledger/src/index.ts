@@ -1,0 +1,1 @@
+export { FencelineError, type LedgerErrorCode } from "./errors.js";
