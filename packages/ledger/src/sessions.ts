@@ -1,0 +1,55 @@
+/** A source as the ledger knows it. */
+export interface SourceRegistration {
+  readonly name: string;
+  /** Digest of the endpoint (command or URL), so that a source pointed elsewhere is noticed. */
+  readonly endpointDigest?: Uint8Array;
+  /** Staleness bound of what is read from it, in milliseconds (§9; default 15 min). */
+  readonly stalenessMs?: number;
+}
+
+/** The one holder of (source, reader) for as long as its lease stands. Everything it writes is fenced by `generation`. */
+export interface Session {
+  readonly sessionId: number;
+  readonly scopeId: number;
+  readonly source: string;
+  readonly reader: string;
+  readonly generation: number;
+  readonly leaseMs: number;
+}
+
+export type OpenSessionResult =
+  | { readonly outcome: "opened"; readonly session: Session }
+  | { readonly outcome: "held"; readonly owner: string; readonly expiresAt: Date };
+
+/** What was negotiated with a server, kept as a `capabilityReceipt.v1` (U1). */
+export interface NegotiatedCapabilities {
+  readonly era: "modern" | "legacy";
+  readonly protocolVersion: string;
+  readonly server?: { readonly name: string; readonly version: string };
+  readonly resources: boolean;
+  readonly subscribe: boolean;
+  readonly listChanged: boolean;
+}
+
+export interface SessionLedger {
+  /** Registers a source, or brings its settings up to date. */
+  registerSource(source: SourceRegistration): Promise<void>;
+  /**
+   * Takes the session of (source, reader) where it is free or its lease has ended; the generation rises, and whatever an
+   * earlier holder still sends is refused. Every pushed subscription becomes unverified: its streams get a new epoch (U4).
+   */
+  openSession(request: {
+    readonly source: string;
+    readonly reader: string;
+    readonly owner: string;
+    readonly leaseMs: number;
+  }): Promise<OpenSessionResult>;
+  /** Prolongs the lease from now. `lost`: the lease ended or another holder took over; stop at once. */
+  heartbeat(session: Session): Promise<"held" | "lost">;
+  /** Ends the session, never its subscriptions (F6). Pushed content becomes unverified. */
+  endSession(session: Session): Promise<void>;
+  recordCapabilities(session: Session, negotiated: NegotiatedCapabilities): Promise<void>;
+  /** A 401: the scope is unverified until a read of it succeeds or it is resumed; nothing is revoked (P7). */
+  suspendScope(session: Session, cause: string): Promise<void>;
+  resumeScope(session: Session): Promise<void>;
+}
