@@ -1,0 +1,17 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["packages/*/test/**/*.test.ts", "test/**/*.test.ts"],
+    environment: "node",
+    // Child processes and global state (signals, sockets, PGlite's memory of about 500 MB) stay in a process per file.
+    pool: "forks",
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    teardownTimeout: 10_000,
+    allowOnly: false,
+    retry: 0,
+    reporters: ["default", "./scripts/test-reporter.mjs"],
+  },
+});
