@@ -1,0 +1,41 @@
+import { FencelineError } from "@fenceline/ledger";
+
+/**
+ * Codes thrown by the connector package. No message carries a header value, an environment value or a URL's credentials;
+ * the error that came over the wire rides as `cause`.
+ *
+ * | code | when | what to do |
+ * | --- | --- | --- |
+ * | `source_endpoint_invalid` | a source's URL, header or command cannot be used at all | correct the configuration |
+ * | `source_unreachable` | nothing answers at the endpoint, the command cannot be started, or a gateway answers for it | start the server, or correct the endpoint |
+ * | `source_unauthorized` | the server answered 401: the credential is missing, wrong or expired | renew the source's credential |
+ * | `source_forbidden` | the server answered 403: the credential is known and not allowed | ask the server's owner, or remove the source |
+ * | `source_lost` | the session ended: the process died, or the server no longer knows the session | connect again; subscriptions must be opened anew |
+ * | `source_failed` | the server answered with an error that fits no other code | see `cause` |
+ * | `request_timeout` | no answer within the request's timeout | raise `requestTimeoutMs`, or see why the server is slow |
+ * | `request_aborted` | the caller's signal ended the request | nothing: the caller wanted it |
+ * | `response_too_large` | an answer exceeds `maxMessageBytes` | raise the limit, or leave the resource out |
+ * | `response_invalid` | an answer does not fit the protocol's schema | report it to the server's author |
+ * | `after_connect_failed` | a tool named in `afterConnect` is missing or answered with an error | correct the tool's name or arguments |
+ */
+export type ConnectorErrorCode =
+  | "source_endpoint_invalid"
+  | "source_unreachable"
+  | "source_unauthorized"
+  | "source_forbidden"
+  | "source_lost"
+  | "source_failed"
+  | "request_timeout"
+  | "request_aborted"
+  | "response_too_large"
+  | "response_invalid"
+  | "after_connect_failed";
+
+/** An error of this package: a {@link FencelineError} whose `code` is one of {@link ConnectorErrorCode}. */
+export function connectorError(
+  code: ConnectorErrorCode,
+  message: string,
+  options?: { cause?: unknown },
+): FencelineError<ConnectorErrorCode> {
+  return new FencelineError(code, message, options);
+}

@@ -1,0 +1,138 @@
+import { connectorError } from "../errors.js";
+
+/** The shape of `fetch` that the MCP client takes. */
+export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
+
+/**
+ * State of the one GET stream on which a legacy server sends its notifications.
+ *
+ * `absent`: never asked for, or refused (405 and the like): nothing will ever arrive. `ended`: it was open and broke.
+ */
+export type StandaloneStreamState = "absent" | "opening" | "open" | "ended";
+
+/** What {@link HttpWatch} is told about the connection it belongs to. */
+export interface HttpWatchOptions {
+  /** Largest body, in bytes, of an answer that is not a stream. */
+  maxMessageBytes: number;
+  /** True once the modern era was negotiated, which has no GET stream. */
+  isModern(): boolean;
+}
+
+/**
+ * Sees what the MCP client does not report about its HTTP requests.
+ *
+ * Invariants:
+ * 1. Every end of the GET stream is noticed, also the clean one, after which the client reconnects without a word; what the
+ *    server sent meanwhile is lost (U4).
+ * 2. On a modern connection no GET is ever sent: the client would resume a broken listen stream with one, and a lax server
+ *    would leave that stream open and silent for ever. Refusing it makes the break visible.
+ * 3. A single answer larger than `maxMessageBytes` is cut off instead of being held in memory.
+ */
+export class HttpWatch {
+  #state: StandaloneStreamState = "absent";
+  readonly #onBreak = new Set<(cause: unknown) => void>();
+  readonly #onChange = new Set<() => void>();
+
+  constructor(private readonly options: HttpWatchOptions) {}
+
+  get standaloneStream(): StandaloneStreamState {
+    return this.#state;
+  }
+
+  /** The `fetch` to hand to the transport. */
+  readonly fetch: Fetch = async (url, init) => {
+    if ((init?.method ?? "GET") !== "GET") return limitBody(await fetch(url, init), this.options.maxMessageBytes);
+    if (this.options.isModern()) return new Response(null, { status: 405 });
+    return this.#openStandaloneStream(url, init);
+  };
+
+  /** Calls back at each end of the GET stream that this side did not ask for; returns how to stop listening. */
+  onBreak(listener: (cause: unknown) => void): () => void {
+    this.#onBreak.add(listener);
+    return () => this.#onBreak.delete(listener);
+  }
+
+  /** Waits until the GET stream is open. False when it was refused, or is not open within `timeoutMs`. */
+  async whenOpen(timeoutMs: number): Promise<boolean> {
+    if (this.#state === "open") return true;
+    return new Promise((resolve) => {
+      const settle = (open: boolean): void => {
+        clearTimeout(timer);
+        this.#onChange.delete(look);
+        resolve(open);
+      };
+      const look = (): void => {
+        if (this.#state === "open") settle(true);
+        if (this.#state === "absent") settle(false);
+      };
+      const timer = setTimeout(() => settle(false), timeoutMs);
+      this.#onChange.add(look);
+    });
+  }
+
+  async #openStandaloneStream(url: string | URL, init: RequestInit | undefined): Promise<Response> {
+    this.#become("opening");
+    let response: Response;
+    try {
+      response = await fetch(url, init);
+    } catch (error) {
+      this.#become("ended");
+      throw error;
+    }
+    if (!response.ok || response.body === null) {
+      this.#become("absent");
+      return response;
+    }
+    this.#become("open");
+    const body = watchEnd(response.body, (cause) => {
+      this.#become("ended");
+      if (init?.signal?.aborted) return;
+      for (const listener of this.#onBreak) listener(cause);
+    });
+    return new Response(body, { status: response.status, headers: response.headers });
+  }
+
+  #become(state: StandaloneStreamState): void {
+    this.#state = state;
+    for (const look of [...this.#onChange]) look();
+  }
+}
+
+/** Passes a stream on and calls back once when it ends, with the reason if it broke. */
+function watchEnd(body: ReadableStream<Uint8Array>, onEnd: (cause: unknown) => void): ReadableStream<Uint8Array> {
+  const reader = body.getReader();
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (!done) return controller.enqueue(value);
+        onEnd(undefined);
+        controller.close();
+      } catch (error) {
+        onEnd(error);
+        controller.error(error);
+      }
+    },
+    async cancel(reason) {
+      await reader.cancel(reason);
+    },
+  });
+}
+
+/** Cuts a JSON answer off at `maxBytes`. Event streams pass untouched: they have no end to measure. */
+function limitBody(response: Response, maxBytes: number): Response {
+  const isJson = response.headers.get("content-type")?.toLowerCase().startsWith("application/json") ?? false;
+  if (response.body === null || !isJson) return response;
+  let seen = 0;
+  const body = response.body.pipeThrough(
+    new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller) {
+        seen += chunk.byteLength;
+        if (seen <= maxBytes) return controller.enqueue(chunk);
+        controller.error(connectorError("response_too_large", `an answer exceeds ${maxBytes} bytes (maxMessageBytes)`));
+      },
+    }),
+  );
+  const { status, statusText, headers } = response;
+  return new Response(body, { status, statusText, headers });
+}

@@ -1,0 +1,65 @@
+import { connectorError } from "../errors.js";
+import type { SourceConnection } from "./source-connection.js";
+
+/** Why a notification changed nothing (U11), or why an acknowledgement was not taken as it came. */
+export type IgnoredReason =
+  | "other_subscription"
+  | "subscription_unnamed"
+  | "uri_not_subscribed"
+  | "acknowledged_unasked";
+
+/** Why a stream ended although nobody here closed it. Each is a new stream epoch for the caller (U4). */
+export interface StreamBreak {
+  /** `remote`: it broke. `graceful`: the server ended it. `connection`: the whole connection ended. */
+  reason: "remote" | "graceful" | "connection";
+  message: string;
+  cause?: unknown;
+}
+
+export interface ResourceStreamOptions {
+  /** URIs to watch, in the server's own spelling. */
+  uris: readonly string[];
+  /** Also ask for changes of the list. */
+  listChanged: boolean;
+  /** A watched URI must be read again. Called with the URI as it was asked for, also when a sub-resource was named (U11). */
+  onUpdated(uri: string): void;
+  onListChanged(): void;
+  /** Called at most once; after it the stream delivers nothing. */
+  onClosed(end: StreamBreak): void;
+  onIgnored?(reason: IgnoredReason, uri: string | undefined): void;
+  signal?: AbortSignal;
+}
+
+/** What came of an unsubscription (U9). `unknown` names the URIs whose end nobody confirmed. */
+export interface UnsubscribeResult {
+  outcome: "acknowledged" | "unknown";
+  unknown: string[];
+}
+
+/** An open stream of notifications. */
+export interface ResourceStream {
+  /** The URIs asked for *and* acknowledged. Every other one must be polled (U3). Changes with `add` and `unsubscribe`. */
+  readonly acknowledged: readonly string[];
+  /** Changes of the list will be notified. */
+  readonly listChanged: boolean;
+  /** Watches more URIs without a gap for the rest (U4). Resolves to those of them that were acknowledged. */
+  add(uris: readonly string[]): Promise<string[]>;
+  /** Stops watching. Nothing is delivered for these URIs from the call on, whatever the outcome (U9). */
+  unsubscribe(uris: readonly string[]): Promise<UnsubscribeResult>;
+  /** Ends the stream without `onClosed`. Idempotent. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a stream for the resources and, if asked, the list, in the connection's era; resolves after the acknowledgement.
+ * A server that offers no subscriptions yields a stream with nothing acknowledged, which is no error (U3).
+ *
+ * @throws {FencelineError} `source_lost`, `source_unreachable`, `source_unauthorized`, `source_forbidden`, `source_failed`,
+ * `request_timeout`, `request_aborted`
+ */
+export async function openResourceStream(
+  _connection: SourceConnection,
+  _options: ResourceStreamOptions,
+): Promise<ResourceStream> {
+  throw connectorError("source_failed", "to be built");
+}

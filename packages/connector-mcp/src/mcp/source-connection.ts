@@ -1,0 +1,107 @@
+import type { FencelineError } from "@fenceline/ledger";
+import { type Client, SUBSCRIPTION_ID_META_KEY, type SubscriptionFilter } from "@modelcontextprotocol/client";
+import { type ConnectorErrorCode, connectorError } from "../errors.js";
+import type { HttpWatch } from "./http-watch.js";
+import {
+  describeEndpoint,
+  httpTransport,
+  redactor,
+  type SourceEndpoint,
+  type SourceTransport,
+  stdioTransport,
+} from "./source-endpoint.js";
+import { classifyFailure, type FailureKind, failureCode } from "./wire-failure.js";
+
+export type { AfterConnectCall, HttpEndpoint, SourceEndpoint, StdioEndpoint } from "./source-endpoint.js";
+
+/** Modern: protocol 2026-07-28 and later. Legacy: everything that begins with `initialize`. */
+export type ProtocolEra = "modern" | "legacy";
+
+/** What the server offers about resources (U1). Recorded in a capability receipt by the caller. */
+export interface SourceCapabilities {
+  /** It has resources at all. Without it the source is unknown, never empty (S9). */
+  resources: boolean;
+  subscribe: boolean;
+  listChanged: boolean;
+}
+
+/**
+ * Why a connection ended.
+ *
+ * `local`: {@link SourceConnection.close} was called. `remote`: the process or its pipe ended. `session_lost`: an answer said
+ * that the server does not know the session any more.
+ */
+export interface ConnectionEnd {
+  reason: "local" | "remote" | "session_lost";
+  cause?: unknown;
+}
+
+/** Options of {@link connectSource}. */
+export interface ConnectOptions {
+  /** Ends the attempt to connect; has no effect on the connection afterwards. */
+  signal?: AbortSignal;
+  clientInfo?: { name: string; version: string };
+  /** Largest single message, in bytes, that is accepted. Over stdio a larger one ends the connection. Default 64 MiB. */
+  maxMessageBytes?: number;
+  /** What a stdio server writes to standard error. Without it that output is dropped. */
+  onStderr?: (chunk: string) => void;
+  /** Problems that belong to no request, for a log. The text is free of the endpoint's secrets. */
+  onProblem?: (message: string) => void;
+}
+
+/** A notification as it arrived, not yet judged. @internal */
+export interface SourceListener {
+  updated(uri: string, subscriptionId: string | number | undefined): void;
+  listChanged(subscriptionId: string | number | undefined): void;
+}
+
+/**
+ * One connection to one source, made by {@link connectSource}.
+ *
+ * Invariants:
+ * 1. One `Client` per connection. A second connect on a live transport would let the old one kill the new.
+ * 2. `closed` resolves exactly once and never rejects; an end that {@link close} asked for is `local`.
+ * 3. After `close()` the server's process is gone, also when the handshake failed.
+ */
+export interface SourceConnection {
+  readonly era: ProtocolEra;
+  readonly protocolVersion: string;
+  /** As the server names itself; a modern server may stay anonymous. */
+  readonly server: { name: string; version: string } | undefined;
+  readonly capabilities: SourceCapabilities;
+  readonly closed: Promise<ConnectionEnd>;
+  /** Ends the session and the server's process. Idempotent; resolves when the process is gone. */
+  close(): Promise<void>;
+  /** For the files of this folder only. @internal */
+  readonly wire: SourceWire;
+}
+
+/** What the other files of this folder need of a connection. @internal */
+export interface SourceWire {
+  readonly client: Client;
+  readonly requestTimeoutMs: number;
+  /** Present over HTTP only. */
+  readonly http: HttpWatch | undefined;
+  readonly sessionId: string | undefined;
+  /** Installs a receiver of notifications; returns how to remove it. */
+  listen(listener: SourceListener): () => void;
+  /** The subscription id under which this filter object was sent. */
+  subscriptionIdOf(filter: SubscriptionFilter): string | number | undefined;
+  /** Tells what an error means, and ends the connection when it means that the session is lost. */
+  failure(error: unknown, signal?: AbortSignal): FailureKind;
+  /** The error to throw for a failed request; `what` names the request. */
+  error(what: string, error: unknown, signal?: AbortSignal): FencelineError<ConnectorErrorCode>;
+}
+
+const DEFAULT_REQUEST_TIMEOUT_MS = 60_000;
+const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Connects to a source in whichever era its server speaks, and calls the endpoint's `afterConnect` tools.
+ *
+ * @throws {FencelineError} `source_endpoint_invalid`, `source_unreachable`, `source_unauthorized`, `source_forbidden`,
+ * `source_failed`, `request_timeout`, `request_aborted`, `response_invalid`, `after_connect_failed`
+ */
+export async function connectSource(endpoint: SourceEndpoint, options: ConnectOptions = {}): Promise<SourceConnection> {
+  throw connectorError("source_failed", describeEndpoint(endpoint), { cause: options });
+}

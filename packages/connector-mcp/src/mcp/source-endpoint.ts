@@ -1,0 +1,110 @@
+import { StreamableHTTPClientTransport, type Transport } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { connectorError } from "../errors.js";
+import type { Fetch } from "./http-watch.js";
+
+/** A tool called once per connection, for servers that must be switched on before they notify. */
+export interface AfterConnectCall {
+  tool: string;
+  arguments?: Record<string, unknown>;
+}
+
+/** A server that this process starts and speaks to over standard input and output. */
+export interface StdioEndpoint {
+  command: string;
+  args?: readonly string[];
+  /** Added to a small safe part of this process's environment (PATH, HOME, …). */
+  env?: Readonly<Record<string, string>>;
+  cwd?: string;
+}
+
+/** A server reached over Streamable HTTP. */
+export interface HttpEndpoint {
+  url: string;
+  headers?: Readonly<Record<string, string>>;
+}
+
+/** Where a source is, and how to speak to it. */
+export type SourceEndpoint = (StdioEndpoint | HttpEndpoint) & {
+  afterConnect?: readonly AfterConnectCall[];
+  /** Longest wait for one answer, in milliseconds. Default 60 000. */
+  requestTimeoutMs?: number;
+};
+
+/** The endpoint as it may appear in a message: never arguments, credentials or a query. */
+export function describeEndpoint(endpoint: SourceEndpoint): string {
+  if (!("url" in endpoint)) return `command ${endpoint.command}`;
+  const url = parseUrl(endpoint.url);
+  return `${url.origin}${url.pathname}`;
+}
+
+/** Replaces every secret that the endpoint carries, for texts that came from the server. */
+export function redactor(endpoint: SourceEndpoint): (text: string) => string {
+  const secrets = secretsOf(endpoint).filter((secret) => secret.length >= 6);
+  secrets.sort((a, b) => b.length - a.length);
+  return (text) => secrets.reduce((redacted, secret) => redacted.replaceAll(secret, "***"), text);
+}
+
+function secretsOf(endpoint: SourceEndpoint): string[] {
+  if (!("url" in endpoint)) return Object.values(endpoint.env ?? {});
+  const values = Object.values(endpoint.headers ?? {});
+  return [...values, ...values.flatMap((value) => value.split(/\s+/)), ...parseUrl(endpoint.url).searchParams.values()];
+}
+
+/** Starts a server's process; `onStderr` receives what it writes beside the protocol. */
+export function stdioTransport(
+  endpoint: StdioEndpoint,
+  options: { maxMessageBytes: number; onStderr?: ((chunk: string) => void) | undefined },
+): StdioClientTransport {
+  const transport = new StdioClientTransport({
+    command: endpoint.command,
+    args: [...(endpoint.args ?? [])],
+    maxBufferSize: options.maxMessageBytes,
+    // "inherit" would write into the terminal of whoever runs us.
+    stderr: options.onStderr ? "pipe" : "ignore",
+    ...(endpoint.env && { env: { ...endpoint.env } }),
+    ...(endpoint.cwd !== undefined && { cwd: endpoint.cwd }),
+  });
+  if (options.onStderr) transport.stderr?.on("data", (chunk: Buffer) => options.onStderr?.(chunk.toString("utf8")));
+  return transport;
+}
+
+/** @throws {FencelineError} `source_endpoint_invalid` */
+export function httpTransport(endpoint: HttpEndpoint, fetch: Fetch): StreamableHTTPClientTransport {
+  const url = parseUrl(endpoint.url);
+  if (url.username !== "" || url.password !== "") {
+    // fetch refuses such a URL with a message that repeats it.
+    throw connectorError(
+      "source_endpoint_invalid",
+      `the URL of ${url.origin} holds a user name or password; send an Authorization header instead`,
+    );
+  }
+  return new StreamableHTTPClientTransport(url, {
+    fetch,
+    requestInit: { headers: validHeaders(endpoint.headers ?? {}) },
+  });
+}
+
+function parseUrl(text: string): URL {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url && (url.protocol === "http:" || url.protocol === "https:")) return url;
+  throw connectorError("source_endpoint_invalid", "the source's url is not an http or https URL");
+}
+
+/** A header value that fetch refuses is repeated in its message; so the check names the header only. */
+function validHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+  for (const [name, value] of Object.entries(headers)) {
+    try {
+      new Headers([[name, value]]);
+    } catch {
+      throw connectorError(
+        "source_endpoint_invalid",
+        `the value of header ${name} holds characters HTTP does not allow`,
+      );
+    }
+  }
+  return { ...headers };
+}
+
+/** Type of what {@link stdioTransport} and {@link httpTransport} make. */
+export type SourceTransport = Transport & (StdioClientTransport | StreamableHTTPClientTransport);

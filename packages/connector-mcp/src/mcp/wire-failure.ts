@@ -1,0 +1,160 @@
+import { FencelineError } from "@fenceline/ledger";
+import {
+  InsufficientScopeError,
+  ProtocolError,
+  ResourceNotFoundError,
+  SdkError,
+  SdkErrorCode,
+  SdkHttpError,
+  UnauthorizedError,
+  UnsupportedProtocolVersionError,
+} from "@modelcontextprotocol/client";
+import type { ConnectorErrorCode } from "../errors.js";
+
+/**
+ * What a failed request means to us.
+ *
+ * - `not_found`: -32602 or -32002, typed or bare (F7): evidence about one URI, and only when a resource was read.
+ * - `unauthorized`, `forbidden`: 401 and 403 in any shape the SDK gives them (P7).
+ * - `session_lost`: this connection is of no further use.
+ * - `unreachable`: nobody answered. `timed_out`, `aborted`: nobody answered in time, or nobody wanted the answer any more.
+ * - `too_large`, `invalid`: an answer came and was refused on this side.
+ * - `failed`: everything else, -32603 included. It proves nothing.
+ */
+export type FailureKind =
+  | "not_found"
+  | "unauthorized"
+  | "forbidden"
+  | "session_lost"
+  | "unreachable"
+  | "timed_out"
+  | "aborted"
+  | "too_large"
+  | "invalid"
+  | "failed";
+
+/** What must be known beside the error to tell what it means. */
+export interface FailureContext {
+  /** The caller's signal: the SDK reports an abort and a timeout alike. */
+  signal?: AbortSignal | undefined;
+  /** A legacy HTTP session id is in use: 404 then means that the server forgot the session. */
+  sessionBound: boolean;
+}
+
+const INVALID_PARAMS = -32602;
+const RESOURCE_NOT_FOUND = -32002;
+/** Codes that real servers put into a 400 or 404 body for a session they do not know. */
+const UNKNOWN_SESSION_CODES: ReadonlySet<number> = new Set([-32000, -32001]);
+const GATEWAY_STATUSES: ReadonlySet<number> = new Set([502, 503, 504]);
+
+const ERROR_CODES: Record<FailureKind, ConnectorErrorCode> = {
+  not_found: "source_failed",
+  unauthorized: "source_unauthorized",
+  forbidden: "source_forbidden",
+  session_lost: "source_lost",
+  unreachable: "source_unreachable",
+  timed_out: "request_timeout",
+  aborted: "request_aborted",
+  too_large: "response_too_large",
+  invalid: "response_invalid",
+  failed: "source_failed",
+};
+
+/** The error code under which a failure of this kind is thrown. */
+export function failureCode(kind: FailureKind): ConnectorErrorCode {
+  return ERROR_CODES[kind];
+}
+
+/** Tells what an error thrown by the MCP client means (facts measured on client 2.4.0). */
+export function classifyFailure(error: unknown, context: FailureContext): FailureKind {
+  if (wasTooLarge(error)) return "too_large";
+  if (context.signal?.aborted) return "aborted";
+  if (error instanceof UnsupportedProtocolVersionError) return "session_lost";
+  if (error instanceof ProtocolError)
+    return classifyAnswer(error.code, error.data, error instanceof ResourceNotFoundError);
+  if (error instanceof UnauthorizedError) return "unauthorized";
+  if (error instanceof InsufficientScopeError) return "forbidden";
+  if (error instanceof SdkHttpError) return classifyStatus(error, context);
+  if (error instanceof SdkError) return classifySdkError(error);
+  if (error instanceof Error && error.message === "Not connected") return "session_lost";
+  return isNetworkError(error) ? "unreachable" : "failed";
+}
+
+/** -32602 is also what servers answer to parameters they dislike; only without data, or typed, does it say "not found". */
+function classifyAnswer(code: number, data: unknown, typed: boolean): FailureKind {
+  if (typed || code === RESOURCE_NOT_FOUND) return "not_found";
+  if (code === INVALID_PARAMS && (data === undefined || data === null)) return "not_found";
+  return "failed";
+}
+
+function classifyStatus(error: SdkHttpError, context: FailureContext): FailureKind {
+  const { status } = error;
+  if (status === 401) return "unauthorized";
+  if (status === 403) return "forbidden";
+  const answer = answerIn(error);
+  if (context.sessionBound) {
+    if (status === 404) return "session_lost";
+    if (status === 400 && answer !== undefined && UNKNOWN_SESSION_CODES.has(answer.code)) return "session_lost";
+  } else if (status === 404 && answer !== undefined) {
+    return classifyAnswer(answer.code, answer.data, isNamedUri(answer.data));
+  }
+  return GATEWAY_STATUSES.has(status) ? "unreachable" : "failed";
+}
+
+function classifySdkError(error: SdkError): FailureKind {
+  switch (error.code) {
+    case SdkErrorCode.RequestTimeout:
+      return "timed_out";
+    case SdkErrorCode.ConnectionClosed:
+    case SdkErrorCode.NotConnected:
+      return "session_lost";
+    case SdkErrorCode.ClientHttpAuthentication:
+      return "unauthorized";
+    case SdkErrorCode.ClientHttpForbidden:
+      return "forbidden";
+    case SdkErrorCode.EraNegotiationFailed:
+      return "unreachable";
+    case SdkErrorCode.InvalidResult:
+    case SdkErrorCode.UnsupportedResultType:
+    case SdkErrorCode.ClientHttpUnexpectedContent:
+      return "invalid";
+    default:
+      return "failed";
+  }
+}
+
+/** The JSON-RPC error that some servers put into the body of an HTTP error. */
+function answerIn(error: SdkHttpError): { code: number; data: unknown } | undefined {
+  const text = error.data["text"];
+  if (typeof text !== "string") return undefined;
+  try {
+    const body: unknown = JSON.parse(text);
+    const answer = isRecord(body) ? body["error"] : undefined;
+    if (!isRecord(answer) || typeof answer["code"] !== "number") return undefined;
+    return { code: answer["code"], data: answer["data"] };
+  } catch {
+    return undefined;
+  }
+}
+
+function isNamedUri(data: unknown): boolean {
+  return isRecord(data) && typeof data["uri"] === "string" && Object.keys(data).length === 1;
+}
+
+function isNetworkError(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  // Node's fetch reports every network failure as a TypeError, the reason below it.
+  return (error instanceof TypeError && error.cause !== undefined) || "syscall" in error;
+}
+
+function wasTooLarge(error: unknown): boolean {
+  for (let link = error; link instanceof Error; link = link.cause) {
+    if (link instanceof FencelineError && link.code === ("response_too_large" satisfies ConnectorErrorCode))
+      return true;
+  }
+  return false;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
