@@ -29,6 +29,12 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `source_unknown` | no source of that name was registered | register it, or correct the name |
  * | `request_id_reused` | a `requestId` came again with other contents | use a new id for a new request |
  * | `ledger_closed` | the ledger was used after `close()` | open it again |
+ * | `connection_lost` | the connection broke while a statement or a commit ran, so it may or may not have taken effect | look at the data, then decide |
+ * | `statement_failed` | the database refused a statement; its own error is the `cause` | see the cause |
+ * | `integer_unsafe` | a `bigint` beyond 2^53 - 1 was read | cast it to text in the statement |
+ * | `directory_incompatible` | an embedded directory was written by another PostgreSQL major version, or holds something else | use the version that wrote it, or another directory |
+ * | `migration_failed` | a migration was refused by the database; nothing of it was applied | see the cause |
+ * | `migration_changed` | a migration that was applied before has other contents now | restore the published file |
  */
 export type LedgerErrorCode =
   | "address_invalid"
@@ -41,7 +47,13 @@ export type LedgerErrorCode =
   | "uri_invalid"
   | "source_unknown"
   | "request_id_reused"
-  | "ledger_closed";
+  | "ledger_closed"
+  | "connection_lost"
+  | "statement_failed"
+  | "integer_unsafe"
+  | "directory_incompatible"
+  | "migration_failed"
+  | "migration_changed";
 
 /**
  * An assertion that stays on in production: a false condition is a bug of ours or of the calling program.
