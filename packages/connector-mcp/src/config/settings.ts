@@ -1,0 +1,53 @@
+import { z } from "zod";
+
+const ms = () => z.int().positive();
+const count = () => z.int().positive();
+
+const fields = {
+  /** Content last confirmed longer ago is *expired*. */
+  stalenessMs: ms(),
+  /** Interval, ± 20 %, at which a resource without a subscription is read again (U3). */
+  pollMs: ms(),
+  /** Interval at which a subscribed resource is read again although nothing was announced (U6). */
+  rereadMs: ms(),
+  /** Pairs of scans tried before the catalogue counts as `UNSETTLED` (S4). */
+  scanAttempts: count(),
+  /** Age at which an unproven catalogue is scanned again (S5). */
+  reviewMs: ms(),
+  /** Largest content of one resource, in bytes. A larger one is not kept. */
+  maxBodyBytes: count(),
+  /** Notifications of one URI within this window from the first cause one read (U5). */
+  coalesceMs: z.int().min(0),
+  /** Lease of a session and of the reads it issues. A holder that died is replaced after this long. */
+  leaseMs: z.int().min(1_000),
+  /** Longest wait for one answer of the server. */
+  requestTimeoutMs: ms(),
+  /** Reads in flight at once, per reader. */
+  readConcurrency: count().max(256),
+  /** Reads sent per second at most, per reader. Absent: no limit. */
+  readsPerSecond: z.number().positive().optional(),
+  /** Removals at once above which a removal is held back and reported (S8): more than the larger of the two. */
+  removalFloor: z.strictObject({ count: z.int().min(0), share: z.number().min(0).max(1) }),
+};
+
+/** How often, how much and how long (spec §9), for all sources: `settings`. */
+export const settingsSchema = z.strictObject({
+  ...fields,
+  stalenessMs: fields.stalenessMs.default(15 * 60_000),
+  pollMs: fields.pollMs.default(60_000),
+  rereadMs: fields.rereadMs.default(10 * 60_000),
+  scanAttempts: fields.scanAttempts.default(5),
+  reviewMs: fields.reviewMs.default(10 * 60_000),
+  maxBodyBytes: fields.maxBodyBytes.default(8 * 1024 * 1024),
+  coalesceMs: fields.coalesceMs.default(100),
+  leaseMs: fields.leaseMs.default(30_000),
+  requestTimeoutMs: fields.requestTimeoutMs.default(60_000),
+  readConcurrency: fields.readConcurrency.default(8),
+  removalFloor: fields.removalFloor.default({ count: 25, share: 0.25 }),
+});
+
+/** Settings one source restates. It has no defaults: what is left out is taken from the general ones. */
+export const ownSettingsSchema = z.strictObject(fields).partial();
+
+/** All settings, with their defaults filled in. */
+export type Settings = z.output<typeof settingsSchema>;
