@@ -1,10 +1,13 @@
-import { connectorError } from "../errors.js";
+import { type ReadResourceResult, SERVER_INFO_META_KEY } from "@modelcontextprotocol/client";
+import { digestFields } from "./canonical-digest.js";
 import type { SourceConnection } from "./source-connection.js";
+
+type ResourceContents = ReadResourceResult["contents"][number];
 
 /** One part of a resource. Its URI may be another than the one asked for (F5). */
 export type ContentPart =
-  | { uri: string; mimeType: string | undefined; text: string }
-  | { uri: string; mimeType: string | undefined; bytes: Uint8Array };
+  | { uri: string; mimeType?: string; text: string }
+  | { uri: string; mimeType?: string; bytes: Uint8Array };
 
 /**
  * What came of one `resources/read`.
@@ -63,9 +66,70 @@ export interface ReadOptions {
  * @param uri the server's own spelling; it is sent as it is (F10)
  */
 export async function readResource(
-  _connection: SourceConnection,
-  _uri: string,
-  _options: ReadOptions,
+  connection: SourceConnection,
+  uri: string,
+  options: ReadOptions,
 ): Promise<ReadOutcome> {
-  throw connectorError("source_failed", "to be built");
+  const { client, requestTimeoutMs } = connection.wire;
+  const { signal, timeoutMs = requestTimeoutMs } = options;
+  try {
+    const answer = await client.readResource(
+      { uri },
+      { cacheMode: "bypass", timeout: timeoutMs, maxTotalTimeout: timeoutMs, ...(signal && { signal }) },
+    );
+    return outcomeOf(answer, options.maxBodyBytes);
+  } catch (error) {
+    return failureOf(connection, error, signal);
+  }
+}
+
+function outcomeOf(answer: ReadResourceResult, maxBodyBytes: number): ReadOutcome {
+  const hints = hintsOf(answer);
+  if (answer.contents.length === 0) return { outcome: "empty", ...hints };
+  const bytes = answer.contents.reduce((sum, content) => sum + sizeOf(content), 0);
+  if (bytes > maxBodyBytes) {
+    return { outcome: "too_large", bytes, message: `the body has ${bytes} bytes, maxBodyBytes is ${maxBodyBytes}` };
+  }
+  const parts = answer.contents.map(partOf);
+  return { outcome: "content", parts, digest: digestParts(parts), bytes, ...hints, ...serverOf(answer) };
+}
+
+function failureOf(connection: SourceConnection, error: unknown, signal: AbortSignal | undefined): ReadOutcome {
+  const kind = connection.wire.failure(error, signal);
+  const message = connection.wire.explain(error);
+  if (kind === "too_large") return { outcome: "too_large", bytes: undefined, message, cause: error };
+  return { outcome: kind, message, cause: error };
+}
+
+/** SHA-256 over URI, MIME type and bytes of each part, in the server's order. */
+export function digestParts(parts: readonly ContentPart[]): Uint8Array {
+  return digestFields(
+    "content",
+    parts.flatMap((part) => [part.uri, part.mimeType, "text" in part ? part.text : part.bytes]),
+  );
+}
+
+function partOf(content: ResourceContents): ContentPart {
+  const named = { uri: content.uri, ...(content.mimeType !== undefined && { mimeType: content.mimeType }) };
+  if ("text" in content) return { ...named, text: content.text };
+  return { ...named, bytes: new Uint8Array(Buffer.from(content.blob, "base64")) };
+}
+
+function sizeOf(content: ResourceContents): number {
+  return "text" in content ? Buffer.byteLength(content.text) : Buffer.byteLength(content.blob, "base64");
+}
+
+function hintsOf(answer: ReadResourceResult): { cacheScope?: "public" | "private"; ttlMs?: number } {
+  const { cacheScope, ttlMs } = answer as { cacheScope?: unknown; ttlMs?: unknown };
+  return {
+    ...((cacheScope === "public" || cacheScope === "private") && { cacheScope }),
+    ...(typeof ttlMs === "number" && ttlMs >= 0 && { ttlMs }),
+  };
+}
+
+function serverOf(answer: ReadResourceResult): { server?: { name: string; version: string } } {
+  const info = answer._meta?.[SERVER_INFO_META_KEY];
+  if (typeof info !== "object" || info === null) return {};
+  const { name, version } = info as { name?: unknown; version?: unknown };
+  return typeof name === "string" && typeof version === "string" ? { server: { name, version } } : {};
 }

@@ -6,9 +6,9 @@ export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>
 /**
  * State of the one GET stream on which a legacy server sends its notifications.
  *
- * `absent`: never asked for, or refused (405 and the like): nothing will ever arrive. `ended`: it was open and broke.
+ * `idle`: not asked for yet. `refused` (405 and the like): nothing will ever arrive. `ended`: it broke; the client may try again.
  */
-export type StandaloneStreamState = "absent" | "opening" | "open" | "ended";
+export type StandaloneStreamState = "idle" | "opening" | "open" | "refused" | "ended";
 
 /** What {@link HttpWatch} is told about the connection it belongs to. */
 export interface HttpWatchOptions {
@@ -29,7 +29,7 @@ export interface HttpWatchOptions {
  * 3. A single answer larger than `maxMessageBytes` is cut off instead of being held in memory.
  */
 export class HttpWatch {
-  #state: StandaloneStreamState = "absent";
+  #state: StandaloneStreamState = "idle";
   readonly #onBreak = new Set<(cause: unknown) => void>();
   readonly #onChange = new Set<() => void>();
 
@@ -55,6 +55,7 @@ export class HttpWatch {
   /** Waits until the GET stream is open. False when it was refused, or is not open within `timeoutMs`. */
   async whenOpen(timeoutMs: number): Promise<boolean> {
     if (this.#state === "open") return true;
+    if (this.#state === "refused") return false;
     return new Promise((resolve) => {
       const settle = (open: boolean): void => {
         clearTimeout(timer);
@@ -63,7 +64,7 @@ export class HttpWatch {
       };
       const look = (): void => {
         if (this.#state === "open") settle(true);
-        if (this.#state === "absent") settle(false);
+        if (this.#state === "refused") settle(false);
       };
       const timer = setTimeout(() => settle(false), timeoutMs);
       this.#onChange.add(look);
@@ -80,7 +81,7 @@ export class HttpWatch {
       throw error;
     }
     if (!response.ok || response.body === null) {
-      this.#become("absent");
+      this.#become("refused");
       return response;
     }
     this.#become("open");

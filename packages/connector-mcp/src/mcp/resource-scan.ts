@@ -1,6 +1,10 @@
-import { connectorError } from "../errors.js";
+import { ProtocolError } from "@modelcontextprotocol/client";
+import { digestFields, digestJson, digestText } from "./canonical-digest.js";
 import type { SourceConnection } from "./source-connection.js";
 import type { FailureKind } from "./wire-failure.js";
+
+const METHOD_NOT_FOUND = -32601;
+const INVALID_PARAMS = -32602;
 
 /** One listed resource, or one listed template under its `uriTemplate`. */
 export interface ListedEntry {
@@ -15,8 +19,8 @@ export interface ListedEntry {
 
 /** One page of a listing. */
 export interface ScanPage {
-  /** SHA-256 of the cursor that was sent for this page; undefined for the first, which has none. Cursors themselves are not kept (S1). */
-  cursorDigest: Uint8Array | undefined;
+  /** SHA-256 of the cursor that was sent for this page, or of its absence. Cursors themselves are not kept (S1). */
+  cursorDigest: Uint8Array;
   entries: ListedEntry[];
   /** The page's own `_meta`, where a snapshot id may ride (S3). */
   meta: Readonly<Record<string, unknown>> | undefined;
@@ -55,13 +59,29 @@ export interface ScanOptions {
 /**
  * Walks a listing page by page. The generator *returns* how it ended, so drive it with `next()` (a `for await` loses the
  * verdict), or use {@link scanToEnd}. Never throws for what the server does.
+ *
+ * A server may send one cursor again and mean another page by it; so a cursor alone is no loop, the same page behind the
+ * same cursor is (S2).
  */
 export async function* scanPages(
-  _connection: SourceConnection,
-  _options: ScanOptions,
+  connection: SourceConnection,
+  options: ScanOptions,
 ): AsyncGenerator<ScanPage, ScanEnd, void> {
-  yield* [];
-  throw connectorError("source_failed", "to be built");
+  if (!connection.capabilities.resources) {
+    return { verdict: "UNKNOWN", reason: "capability_absent", message: "the server declares no resources capability" };
+  }
+  const walked = new WalkedPages(options.budgets);
+  let cursor: string | undefined;
+  do {
+    const listing = await requestPage(connection, options, cursor);
+    if ("verdict" in listing) return listing;
+    const page = pageOf(listing, cursor);
+    const stop = walked.add(page, listing);
+    if (stop) return stop;
+    yield page;
+    cursor = listing.nextCursor;
+  } while (cursor !== undefined);
+  return { verdict: "COMPLETE" };
 }
 
 /** Hands every page to `onPage`, awaits it, and tells how the listing ended. */
@@ -76,4 +96,127 @@ export async function scanToEnd(
     if (step.done) return step.value;
     await onPage(step.value);
   }
+}
+
+/** The answer to one list request, resources and templates alike. */
+interface Listing {
+  items: readonly Readonly<Record<string, unknown>>[];
+  nextCursor: string | undefined;
+  meta: Readonly<Record<string, unknown>> | undefined;
+}
+
+type ScanStop = Extract<ScanEnd, { verdict: "INCOMPLETE" }>;
+
+/** Keeps what the budgets and the loop check need: 44 characters a page, not the pages. */
+class WalkedPages {
+  readonly #pagesByCursor = new Map<string, Set<string>>();
+  #pages = 0;
+  #entries = 0;
+  #bytes = 0;
+
+  constructor(private readonly budgets: ScanBudgets) {}
+
+  /** Undefined when the page may be used. */
+  add(page: ScanPage, listing: Listing): ScanStop | undefined {
+    if (!this.#isNew(page, listing)) {
+      return stopped(
+        "cursor_loop",
+        `page ${this.#pages + 1} repeats an earlier page: the server's cursors form a loop`,
+      );
+    }
+    this.#pages += 1;
+    this.#entries += page.entries.length;
+    this.#bytes += Buffer.byteLength(JSON.stringify(listing.items));
+    const { pages, entries, bytes } = this.budgets;
+    if (this.#pages > pages) return stopped("page_budget", `the list has more than ${pages} pages`);
+    if (this.#entries > entries) return stopped("entry_budget", `the list has more than ${entries} entries`);
+    if (this.#bytes > bytes) return stopped("byte_budget", `the list is larger than ${bytes} bytes`);
+    return undefined;
+  }
+
+  #isNew(page: ScanPage, listing: Listing): boolean {
+    const cursor = base64(page.cursorDigest);
+    const content = base64(
+      digestFields("page", [
+        listing.nextCursor,
+        ...page.entries.flatMap((entry) => [entry.uri, entry.descriptorDigest]),
+      ]),
+    );
+    const known = this.#pagesByCursor.get(cursor);
+    if (known?.has(content)) return false;
+    if (known) known.add(content);
+    else this.#pagesByCursor.set(cursor, new Set([content]));
+    return true;
+  }
+}
+
+async function requestPage(
+  connection: SourceConnection,
+  options: ScanOptions,
+  cursor: string | undefined,
+): Promise<Listing | ScanEnd> {
+  const { client, requestTimeoutMs } = connection.wire;
+  // `client.request` serves one page from the wire; `listResources` would walk, cache and drop each page's `_meta`.
+  const params = cursor === undefined ? {} : { params: { cursor } };
+  const requestOptions = { timeout: requestTimeoutMs, ...(options.signal && { signal: options.signal }) };
+  try {
+    if (options.kind === "resources") {
+      const answer = await client.request({ method: "resources/list", ...params }, requestOptions);
+      return { items: answer.resources, nextCursor: answer.nextCursor, meta: answer._meta };
+    }
+    const answer = await client.request({ method: "resources/templates/list", ...params }, requestOptions);
+    return { items: answer.resourceTemplates, nextCursor: answer.nextCursor, meta: answer._meta };
+  } catch (error) {
+    return listingFailed(connection, error, options, cursor);
+  }
+}
+
+function listingFailed(
+  connection: SourceConnection,
+  error: unknown,
+  options: ScanOptions,
+  cursor: string | undefined,
+): ScanEnd {
+  const kind = connection.wire.failure(error, options.signal);
+  const message = `listing ${options.kind}: ${connection.wire.explain(error)}`;
+  const code = error instanceof ProtocolError ? error.code : undefined;
+  if (code === METHOD_NOT_FOUND) return { verdict: "UNKNOWN", reason: "not_offered", message, cause: error };
+  if (code === INVALID_PARAMS && cursor !== undefined) {
+    return { verdict: "UNKNOWN", reason: "cursor_invalid", message, cause: error };
+  }
+  return { verdict: "UNKNOWN", reason: kind === "not_found" ? "failed" : kind, message, cause: error };
+}
+
+function pageOf(listing: Listing, cursor: string | undefined): ScanPage {
+  return {
+    cursorDigest: cursor === undefined ? digestFields("cursor", [undefined]) : digestText("cursor", cursor),
+    entries: listing.items.map(entryOf),
+    meta: listing.meta,
+  };
+}
+
+function entryOf(item: Readonly<Record<string, unknown>>): ListedEntry {
+  // What changes without the resource becoming another one stays out of the digest (spec §2).
+  const { size: _size, annotations: _annotations, _meta, ...descriptor } = item;
+  const title = textOf(item["title"]);
+  const mimeType = textOf(item["mimeType"]);
+  return {
+    uri: textOf(item["uri"]) ?? textOf(item["uriTemplate"]) ?? "",
+    name: textOf(item["name"]) ?? "",
+    ...(title !== undefined && { title }),
+    ...(mimeType !== undefined && { mimeType }),
+    descriptorDigest: digestJson("descriptor", descriptor),
+  };
+}
+
+function stopped(reason: ScanStop["reason"], message: string): ScanStop {
+  return { verdict: "INCOMPLETE", reason, message };
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+function base64(digest: Uint8Array): string {
+  return Buffer.from(digest).toString("base64");
 }

@@ -1,11 +1,13 @@
-import { connectorError } from "../errors.js";
+import { ListenStream } from "./listen-stream.js";
 import type { SourceConnection } from "./source-connection.js";
+import { SubscribeStream } from "./subscribe-stream.js";
 
 /** Why a notification changed nothing (U11), or why an acknowledgement was not taken as it came. */
 export type IgnoredReason =
   | "other_subscription"
   | "subscription_unnamed"
   | "uri_not_subscribed"
+  | "list_not_watched"
   | "acknowledged_unasked";
 
 /** Why a stream ended although nobody here closed it. Each is a new stream epoch for the caller (U4). */
@@ -27,6 +29,9 @@ export interface ResourceStreamOptions {
   /** Called at most once; after it the stream delivers nothing. */
   onClosed(end: StreamBreak): void;
   onIgnored?(reason: IgnoredReason, uri: string | undefined): void;
+  /** Modern era over HTTP: how long one listen request stays in use before it is renewed without a gap. Default 240 000 ms. */
+  renewAfterMs?: number;
+  /** Ends the opening; has no effect on the open stream. */
   signal?: AbortSignal;
 }
 
@@ -57,9 +62,11 @@ export interface ResourceStream {
  * @throws {FencelineError} `source_lost`, `source_unreachable`, `source_unauthorized`, `source_forbidden`, `source_failed`,
  * `request_timeout`, `request_aborted`
  */
-export async function openResourceStream(
-  _connection: SourceConnection,
-  _options: ResourceStreamOptions,
+export function openResourceStream(
+  connection: SourceConnection,
+  options: ResourceStreamOptions,
 ): Promise<ResourceStream> {
-  throw connectorError("source_failed", "to be built");
+  return connection.era === "modern"
+    ? ListenStream.open(connection, options)
+    : SubscribeStream.open(connection, options);
 }

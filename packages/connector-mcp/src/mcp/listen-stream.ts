@@ -1,0 +1,183 @@
+import type { McpSubscription, SubscriptionFilter } from "@modelcontextprotocol/client";
+import { connectorError } from "../errors.js";
+import { NotificationStream } from "./notification-stream.js";
+import type { IgnoredReason, ResourceStreamOptions, UnsubscribeResult } from "./resource-stream.js";
+import type { SourceConnection, SubscriptionId } from "./source-connection.js";
+
+/**
+ * Node's fetch gives up on a response that is silent for 300 s, and not every server sends keep-alives. Renewing earlier
+ * spares all watched resources a re-read every five minutes.
+ */
+const RENEW_AFTER_MS = 240_000;
+const RETRY_RENEWAL_MS = 20_000;
+
+/** One `subscriptions/listen` request that was acknowledged. */
+interface OpenListen {
+  handle: McpSubscription;
+  id: SubscriptionId;
+  acknowledged: readonly string[];
+  listChanged: boolean;
+}
+
+/**
+ * The stream of the modern era.
+ *
+ * Invariants:
+ * 1. Every change of the set opens a new listen, awaits its acknowledgement, then closes the old one (U4). Both
+ *    subscription ids are valid meanwhile, and at no other time is more than one.
+ * 2. The end of the listen in use, whenever it comes, breaks the stream: what was sent between it and a successor is lost.
+ */
+export class ListenStream extends NotificationStream {
+  readonly #ids = new Set<SubscriptionId>();
+  #current: OpenListen | undefined;
+  #renewal: NodeJS.Timeout | undefined;
+
+  static async open(connection: SourceConnection, options: ResourceStreamOptions): Promise<ListenStream> {
+    const stream = new ListenStream(connection, options);
+    try {
+      await stream.inTurn(() => stream.#replace(options.signal));
+      return stream;
+    } catch (error) {
+      await stream.close();
+      throw error;
+    }
+  }
+
+  get acknowledged(): readonly string[] {
+    return this.#current?.acknowledged.filter((uri) => this.watched.has(uri)) ?? [];
+  }
+
+  get listChanged(): boolean {
+    return this.#current?.listChanged ?? false;
+  }
+
+  protected carries(subscriptionId: SubscriptionId | undefined): IgnoredReason | undefined {
+    if (subscriptionId === undefined) return "subscription_unnamed";
+    return this.#ids.has(subscriptionId) ? undefined : "other_subscription";
+  }
+
+  protected watch(): Promise<void> {
+    return this.#replace();
+  }
+
+  protected async unwatch(uris: readonly string[]): Promise<UnsubscribeResult> {
+    const pushed = new Set(this.#current?.acknowledged);
+    const affected = uris.filter((uri) => pushed.has(uri));
+    try {
+      if (affected.length > 0) await this.#replace();
+      return { outcome: "acknowledged", unknown: [] };
+    } catch {
+      // The old listen, which still names them, is in use.
+      return this.ended ? { outcome: "acknowledged", unknown: [] } : { outcome: "unknown", unknown: affected };
+    }
+  }
+
+  protected async release(): Promise<void> {
+    clearTimeout(this.#renewal);
+    const last = this.#current;
+    this.#current = undefined;
+    if (last) await this.#retire(last);
+  }
+
+  async #replace(signal?: AbortSignal): Promise<void> {
+    const filter = this.#filter();
+    const next = filter && (await this.#open(filter, signal));
+    if (this.ended) {
+      if (next) await this.#retire(next);
+      throw connectorError("source_lost", "the stream ended while it was being changed");
+    }
+    const previous = this.#current;
+    this.#current = next;
+    if (previous) await this.#retire(previous);
+    this.#scheduleRenewal(this.options.renewAfterMs ?? RENEW_AFTER_MS);
+    this.#breakIfNarrowed(previous);
+  }
+
+  /** Undefined when there is nothing that the server would honour. */
+  #filter(): SubscriptionFilter | undefined {
+    const { subscribe, listChanged } = this.connection.capabilities;
+    const uris = subscribe ? [...this.watched] : [];
+    const list = listChanged && this.options.listChanged;
+    if (uris.length === 0 && !list) return undefined;
+    return { ...(uris.length > 0 && { resourceSubscriptions: uris }), ...(list && { resourcesListChanged: true }) };
+  }
+
+  async #open(filter: SubscriptionFilter, signal: AbortSignal | undefined): Promise<OpenListen | undefined> {
+    const handle = await this.#request(filter, signal);
+    const id = this.wire.subscriptionIdOf(filter) as SubscriptionId;
+    const honored = new Set(handle.honoredFilter.resourceSubscriptions);
+    const asked = filter.resourceSubscriptions ?? [];
+    const open: OpenListen = {
+      handle,
+      id,
+      acknowledged: asked.filter((uri) => honored.delete(uri)),
+      listChanged: filter.resourcesListChanged === true && handle.honoredFilter.resourcesListChanged === true,
+    };
+    for (const uri of honored) this.ignored("acknowledged_unasked", uri);
+    if (open.acknowledged.length === 0 && !open.listChanged) {
+      // A server ends such a stream at once; that is no break, there was never anything to lose.
+      await this.#retire(open);
+      return undefined;
+    }
+    void handle.closed.then((reason) => {
+      this.#ids.delete(id);
+      if (this.#current !== open) return;
+      this.break({
+        reason: reason === "graceful" ? "graceful" : "remote",
+        message: `the listen stream ended (${reason})`,
+      });
+    });
+    return open;
+  }
+
+  async #request(filter: SubscriptionFilter, signal: AbortSignal | undefined): Promise<McpSubscription> {
+    // The SDK binds a signal to the whole life of the subscription; the caller's is meant for its opening.
+    const opening = new AbortController();
+    const abort = (): void => opening.abort(signal?.reason);
+    if (signal?.aborted) abort();
+    signal?.addEventListener("abort", abort, { once: true });
+    try {
+      const pending = this.wire.client.listen(filter, { timeout: this.wire.requestTimeoutMs, signal: opening.signal });
+      const id = this.wire.subscriptionIdOf(filter);
+      if (id !== undefined) this.#ids.add(id);
+      return await pending;
+    } catch (error) {
+      const id = this.wire.subscriptionIdOf(filter);
+      if (id !== undefined) this.#ids.delete(id);
+      throw this.wire.error("opening a listen stream", error, signal);
+    } finally {
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+
+  async #retire(listen: OpenListen): Promise<void> {
+    this.#ids.delete(listen.id);
+    await listen.handle.close();
+  }
+
+  /** A URI that was pushed and no longer is must not go on looking subscribed (U3); the caller opens anew and compares. */
+  #breakIfNarrowed(previous: OpenListen | undefined): void {
+    if (!previous) return;
+    const pushed = new Set(this.#current?.acknowledged);
+    const lost = previous.acknowledged.filter((uri) => this.watched.has(uri) && !pushed.has(uri));
+    if (lost.length === 0) return;
+    this.break({
+      reason: "remote",
+      message: `a later acknowledgement leaves out ${lost.length} of the URIs acknowledged before`,
+    });
+  }
+
+  #scheduleRenewal(afterMs: number): void {
+    clearTimeout(this.#renewal);
+    // Over stdio there is no response that could fall silent.
+    if (!this.#current || !this.wire.http) return;
+    this.#renewal = setTimeout(() => {
+      this.inTurn(async () => {
+        if (!this.ended) await this.#replace();
+      }).catch(() => {
+        if (!this.ended) this.#scheduleRenewal(RETRY_RENEWAL_MS);
+      });
+    }, afterMs);
+    this.#renewal.unref();
+  }
+}

@@ -1,0 +1,114 @@
+import { connectorError } from "../errors.js";
+import { NotificationStream } from "./notification-stream.js";
+import type { IgnoredReason, ResourceStreamOptions, UnsubscribeResult } from "./resource-stream.js";
+import type { SourceConnection } from "./source-connection.js";
+import type { FailureKind } from "./wire-failure.js";
+
+/** Requests under way at once. Servers of this era are often one process behind one pipe. */
+const CONCURRENCY = 8;
+/** How long the GET stream may take to open. */
+const OPEN_WITHIN_MS = 5_000;
+/** These say that nothing will work any more; every other failure is about one URI. */
+const FATAL: ReadonlySet<FailureKind> = new Set(["session_lost", "unreachable", "unauthorized", "aborted"]);
+
+/**
+ * The stream of the legacy era: one subscription per URI, all notifications on the connection's one channel.
+ *
+ * Invariants:
+ * 1. Over HTTP nothing counts as acknowledged unless a session id was given and the GET stream is open: without them servers
+ *    answer a subscribe with success and never send anything.
+ * 2. Each end of the GET stream breaks the stream, also where the client reconnects by itself: the server does not repeat
+ *    what it sent meanwhile (U4).
+ */
+export class SubscribeStream extends NotificationStream {
+  readonly #acknowledged = new Set<string>();
+  #hasChannel = false;
+  #unhook: (() => void) | undefined;
+  #opening: AbortSignal | undefined;
+
+  static async open(connection: SourceConnection, options: ResourceStreamOptions): Promise<SubscribeStream> {
+    const stream = new SubscribeStream(connection, options);
+    try {
+      stream.#opening = options.signal;
+      stream.#hasChannel = await stream.#findChannel();
+      await stream.inTurn(() => stream.watch([...stream.watched]));
+      stream.#opening = undefined;
+      return stream;
+    } catch (error) {
+      await stream.close();
+      throw error;
+    }
+  }
+
+  get acknowledged(): readonly string[] {
+    return [...this.#acknowledged].filter((uri) => this.watched.has(uri));
+  }
+
+  get listChanged(): boolean {
+    return this.#hasChannel && this.options.listChanged && this.connection.capabilities.listChanged;
+  }
+
+  protected carries(): IgnoredReason | undefined {
+    // This era names no subscription; the connection is the fence.
+    return undefined;
+  }
+
+  protected async watch(uris: readonly string[]): Promise<void> {
+    if (!this.#hasChannel || !this.connection.capabilities.subscribe) return;
+    const signal = this.#opening;
+    await inParallel(uris, async (uri) => {
+      try {
+        await this.wire.client.subscribeResource(
+          { uri },
+          { timeout: this.wire.requestTimeoutMs, ...(signal && { signal }) },
+        );
+        this.#acknowledged.add(uri);
+      } catch (error) {
+        if (FATAL.has(this.wire.failure(error, signal))) throw this.wire.error("subscribing", error, signal);
+      }
+    });
+    if (this.ended) throw connectorError("source_lost", "the stream ended while it was being changed");
+  }
+
+  protected async unwatch(uris: readonly string[]): Promise<UnsubscribeResult> {
+    const unknown: string[] = [];
+    const pushed = uris.filter((uri) => this.#acknowledged.delete(uri));
+    await inParallel(pushed, async (uri) => {
+      try {
+        await this.wire.client.unsubscribeResource({ uri }, { timeout: this.wire.requestTimeoutMs });
+      } catch (error) {
+        this.wire.failure(error);
+        unknown.push(uri);
+      }
+    });
+    return { outcome: unknown.length === 0 ? "acknowledged" : "unknown", unknown };
+  }
+
+  protected async release(): Promise<void> {
+    this.#unhook?.();
+    this.#acknowledged.clear();
+  }
+
+  async #findChannel(): Promise<boolean> {
+    const { http, sessionId } = this.wire;
+    if (!http) return true;
+    if (sessionId === undefined) return false;
+    this.#unhook = http.onBreak((cause) =>
+      this.break({ reason: "remote", message: "the server's notification stream ended", cause }),
+    );
+    if (await http.whenOpen(Math.min(this.wire.requestTimeoutMs, OPEN_WITHIN_MS))) return true;
+    if (http.standaloneStream !== "ended") return false;
+    throw connectorError("source_lost", "the server's notification stream ended and does not open again");
+  }
+}
+
+/** Runs `work` for every item, a few at a time; the first error ends it once those under way have ended. */
+async function inParallel<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const queue = items.values();
+  const runner = async (): Promise<void> => {
+    for (const item of queue) await work(item);
+  };
+  const runs = await Promise.allSettled(Array.from({ length: Math.min(CONCURRENCY, items.length) }, runner));
+  const failed = runs.find((run) => run.status === "rejected");
+  if (failed) throw failed.reason;
+}
