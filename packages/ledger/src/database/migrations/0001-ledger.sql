@@ -86,16 +86,21 @@ create table fenceline.stream (
   primary key (scope_id, shard)
 ) with (fillfactor = 50);
 
+-- Keys may be longer than an index entry (2,704 bytes): identity goes by a digest, ranges by the first 600 characters, which
+-- is the longest text a scope may have (uri-scope.ts). Compare the whole key as well.
 create table fenceline.resource (
   resource_id bigint generated always as identity primary key,
   source_id int not null,
   resource_key text collate "C" not null,          -- F10: what identifies it
-  match_key text collate "C" not null,             -- F10: broader, for denial and confusion checks
-  cover_hashes bigint[] not null,                  -- segment prefixes of the key: what a grant is looked up by
-  deny_hashes bigint[] not null,                   -- segment prefixes of key and match key, for this source and for every source
-  unique (source_id, resource_key)
+  key_digest bytea not null,                       -- SHA-256 of resource_key
+  segment_key text collate "C" not null,           -- the key cut at its segments: what a scope covers as written
+  match_key text collate "C" not null,             -- F10: broader, for denial and confusion checks, cut as well
+  cover_hashes bigint[] not null,                  -- texts that begin the segment key: what a grant is looked up by
+  deny_hashes bigint[] not null,                   -- texts that begin either key, for this source and for every source
+  unique (source_id, key_digest)
 );
-create index resource_match on fenceline.resource (source_id, match_key);
+create index resource_segment on fenceline.resource (source_id, left(segment_key, 600));
+create index resource_match on fenceline.resource (source_id, left(match_key, 600));
 
 create table fenceline.subscription (
   subscription_id bigint generated always as identity primary key,
@@ -123,13 +128,17 @@ create table fenceline.subscription (
   due_at timestamptz,
   claim_until timestamptz,
   failures int not null default 0,
-  hidden_because text constraint hidden_because_is_known check (hidden_because in ('forbidden', 'tombstone_pending', 'tombstoned')),
+  hidden_because text constraint hidden_because_is_known check
+    (hidden_because in ('forbidden', 'tombstone_pending', 'tombstoned', 'unreconciled')),
   not_found_at timestamptz,
   close_ordinal bigint,
   close_policy_epoch bigint,
   closed_by bigint,                                -- the revocation that closed it
-  listed_scan_id bigint,
-  unique (scope_id, resource_id),
+  listed_scan_id bigint,                           -- last scan it was published from
+  vanished_scan_id bigint,                         -- settled scan it was absent from, until it is listed again (F7)
+  session_generation bigint,                       -- session in which it was last made pushed or polled
+  acknowledged_epoch bigint,                       -- stream epoch in which it was acknowledged (U4)
+  unique (resource_id, scope_id),
   constraint watermark_not_above_issued check (accepted_ordinal <= issued_ordinal),
   constraint settled_not_above_issued check (settled_ordinal <= issued_ordinal),
   constraint closed_or_close_ordinal_null check
@@ -137,7 +146,10 @@ create table fenceline.subscription (
   constraint nothing_issued_after_close check (close_ordinal is null or close_ordinal = issued_ordinal),
   constraint pushed_has_a_shard check (not pushed or shard is not null)
 ) with (fillfactor = 50);
-create index subscription_resource on fenceline.subscription (resource_id);
+create index subscription_scope on fenceline.subscription (scope_id, subscription_id);
+create index subscription_unsettled on fenceline.subscription (scope_id)
+  where lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN');
+create index subscription_tombstone_pending on fenceline.subscription (scope_id) where hidden_because = 'tombstone_pending';
 
 create table fenceline.read (
   subscription_id bigint not null,
@@ -200,23 +212,48 @@ create table fenceline.scan (
   list_changed_number bigint not null,             -- at the start
   started_at timestamptz not null default fenceline.now(),
   ended_at timestamptz,
-  page_digests bytea[] not null default '{}',
   entries bigint not null default 0,
   set_digest bytea,
   verdict fenceline.scan_verdict,
   reason text
 );
 
+create table fenceline.scan_page (
+  scan_id bigint not null,
+  page int not null,
+  cursor_digest bytea not null,                    -- cursors themselves are never kept (S1)
+  entries int not null,
+  primary key (scan_id, page)
+);
+
 create table fenceline.scan_entry (
   scan_id bigint not null,
-  resource_key text collate "C" not null,
+  resource_id bigint not null,
   uri text not null,
   name text,
   title text,
   mime_type text,
   descriptor_digest bytea not null,
-  primary key (scan_id, resource_key)
+  ambiguous boolean not null default false,        -- two spellings with different descriptors met in one key (F10)
+  primary key (scan_id, resource_id)
 );
+
+-- A removal the floor holds back (S8): carried out by the first settled scan after its confirmation that still agrees.
+create table fenceline.held_removal (
+  held_removal_id bigint generated always as identity primary key,
+  scope_id int not null,
+  scan_id bigint not null,
+  known bigint not null,
+  vanished bigint not null,
+  vanished_digest bytea not null,                  -- of the ids of the vanished: agreement is about the same resources
+  agreed_scan_id bigint,                           -- a second settled scan that found the same
+  held_at timestamptz not null default fenceline.now(),
+  confirmed_at timestamptz,
+  confirmed_by text,
+  ended_at timestamptz,                            -- carried out, or superseded by another finding
+  carried_out boolean not null default false
+);
+create unique index held_removal_open on fenceline.held_removal (scope_id) where ended_at is null;
 
 create table fenceline.store (
   store_id int generated always as identity primary key,
@@ -338,6 +375,7 @@ create table fenceline.revocation (
   completed_at timestamptz,
   lifted_at timestamptz
 );
+create index revocation_subject on fenceline.revocation (subject_id);
 create index revocation_open on fenceline.revocation (revocation_id) where state = 'EFFECTIVE';
 
 -- Standing revocations only, by hash of their prefix: what deny_hashes are joined with.

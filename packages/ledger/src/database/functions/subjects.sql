@@ -1,0 +1,50 @@
+-- Who and where: subjects, policy scopes, resources. Each creates what is missing and answers with its id.
+
+create or replace function fenceline.ensure_subject(p_name text) returns bigint language plpgsql volatile as $$
+declare
+  v_subject bigint;
+begin
+  select subject_id into v_subject from fenceline.subject where name = p_name;
+  if v_subject is null then
+    insert into fenceline.subject (name) values (p_name) on conflict (name) do nothing;
+    select subject_id into strict v_subject from fenceline.subject where name = p_name;
+  end if;
+  return v_subject;
+end $$;
+
+-- The policy scope of a source under a subject. A new one takes in the revocations of every source that stand for the subject:
+-- without the subject's fence one that commits at the same time would be counted by neither side.
+create or replace function fenceline.ensure_policy_scope(p_source int, p_subject bigint) returns int language plpgsql volatile as $$
+declare
+  v_scope int;
+begin
+  select scope_id into v_scope from fenceline.policy_scope where source_id = p_source and subject_id = p_subject;
+  if v_scope is not null then return v_scope; end if;
+  perform fenceline.fence_subject_shared(p_subject);
+  insert into fenceline.policy_scope (source_id, subject_id, policy_epoch, standing_revocations)
+  select p_source, p_subject, coalesce(max(v.policy_epoch), 0), count(*) filter (where v.state <> 'LIFTED')
+  from fenceline.revocation v where v.subject_id = p_subject and v.source_id is null
+  on conflict (source_id, subject_id) do nothing;
+  select scope_id into strict v_scope from fenceline.policy_scope where source_id = p_source and subject_id = p_subject;
+  return v_scope;
+end $$;
+
+-- Resources of a source by key (F10), created where missing; takes no other lock before it.
+--   p_*  parallel arrays, distinct by key; hashes as array literals (resource-rows.ts)
+create or replace function fenceline.ensure_resources(
+  p_source int, p_resource_keys text[], p_key_digests bytea[], p_segment_keys text[], p_match_keys text[],
+  p_cover_hashes text[], p_deny_hashes text[]
+) returns void language plpgsql volatile as $$
+begin
+  -- Sorted, because two calls that create the same keys wait for each other. Only missing ones reach the insert: `on
+  -- conflict` would draw an id for each.
+  insert into fenceline.resource
+    (source_id, resource_key, key_digest, segment_key, match_key, cover_hashes, deny_hashes)
+  select p_source, i.resource_key, i.key_digest, i.segment_key, i.match_key, i.cover_hashes::bigint[], i.deny_hashes::bigint[]
+  from unnest(p_resource_keys, p_key_digests, p_segment_keys, p_match_keys, p_cover_hashes, p_deny_hashes)
+    as i (resource_key, key_digest, segment_key, match_key, cover_hashes, deny_hashes)
+  where not exists (
+    select 1 from fenceline.resource r where r.source_id = p_source and r.key_digest = i.key_digest)
+  order by i.key_digest
+  on conflict (source_id, key_digest) do nothing;
+end $$;
