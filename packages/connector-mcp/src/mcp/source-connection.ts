@@ -2,6 +2,7 @@ import type { FencelineError } from "@fenceline/ledger";
 import {
   Client,
   type JSONRPCMessage,
+  SdkHttpError,
   SUBSCRIPTION_ID_META_KEY,
   type SubscriptionFilter,
   type Transport,
@@ -117,6 +118,7 @@ const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
 const STDIO_PROBE_TIMEOUT_MS = 20_000;
 const FAREWELL_TIMEOUT_MS = 2_000;
+const EXIT_WITHIN_MS = 300;
 
 /**
  * Connects to a source in whichever era its server speaks, and calls the endpoint's `afterConnect` tools.
@@ -264,7 +266,8 @@ class SourceLink implements SourceConnection, SourceWire {
   }
 
   explain(error: unknown): string {
-    return this.#redact(error instanceof Error ? error.message : String(error));
+    const status = error instanceof SdkHttpError ? ` (HTTP ${error.status})` : "";
+    return this.#redact(error instanceof Error ? error.message : String(error)).trimEnd() + status;
   }
 
   #makeClient(options: ConnectOptions): Client {
@@ -326,10 +329,25 @@ class SourceLink implements SourceConnection, SourceWire {
     if ("terminateSession" in this.#transport && this.sessionId !== undefined) {
       await within(FAREWELL_TIMEOUT_MS, this.#transport.terminateSession());
     }
+    const reminder = this.#remindProcess();
     await this.client.close();
     await this.#transport.close();
     // The SDK kills a stubborn process and does not wait for its end.
     if (this.#started && this.http === undefined) await this.#gone;
+    clearTimeout(reminder);
+  }
+
+  /** Many servers go on when their input ends; the SDK would give them two seconds. */
+  #remindProcess(): NodeJS.Timeout | undefined {
+    const pid = "pid" in this.#transport ? this.#transport.pid : null;
+    if (pid === null) return undefined;
+    return setTimeout(() => {
+      try {
+        process.kill(pid, "SIGTERM");
+      } catch {
+        // It ended in this very moment.
+      }
+    }, EXIT_WITHIN_MS);
   }
 
   async #callTool(
