@@ -22,6 +22,15 @@ import { FencelineError } from "@fenceline/ledger";
  * | `queue_unreachable` | the queue's Redis or PostgreSQL does not answer | check address, network and credentials |
  * | `job_payload_invalid` | a job's data does not fit the queue's published schema | correct the program that added the job |
  * | `pool_closed` | a worker pool was used after `close()` | start another |
+ * | `asker_missing` | a retrieval names nobody who asks | pass `configurable: { asker: ["user:…", "group:…"] }` |
+ * | `store_unsuitable` | a vector store cannot keep ids, delete by them or say which it holds; the message says which | choose another store, or write an adapter |
+ * | `store_failed` | a vector store answered with an error, its `cause` | see the cause |
+ * | `store_timeout` | a vector store did not answer within half the index lease | see why the store is slow |
+ * | `store_write_lost` | a vector store does not show what it was just given | see the store's consistency settings |
+ * | `store_purge_unverified` | a vector store still shows entries after they were deleted by id | see the store's consistency settings; the purge is tried again |
+ * | `store_request_invalid` | a call that the embedded vector store does not take: another filter key, an id that is no UUID, a delete without ids | correct the call |
+ * | `embeddings_failed` | the embedding model answered with an error, its `cause`, three times | see the cause |
+ * | `embeddings_mismatch` | vectors of another number or length than expected | use the model the index was built with, or a new index version |
  */
 export type ConnectorErrorCode =
   | "source_endpoint_invalid"
@@ -39,7 +48,16 @@ export type ConnectorErrorCode =
   | "config_invalid"
   | "queue_unreachable"
   | "job_payload_invalid"
-  | "pool_closed";
+  | "pool_closed"
+  | "asker_missing"
+  | "store_unsuitable"
+  | "store_failed"
+  | "store_timeout"
+  | "store_write_lost"
+  | "store_purge_unverified"
+  | "store_request_invalid"
+  | "embeddings_failed"
+  | "embeddings_mismatch";
 
 /** An error of this package: a {@link FencelineError} whose `code` is one of {@link ConnectorErrorCode}. */
 export function connectorError(

@@ -1,0 +1,88 @@
+import { FencelineError, type PurgeClaim, type RevocationLedger } from "@fenceline/ledger";
+import { connectorError } from "../errors.js";
+import type { BoundedStore } from "./bounded-store.js";
+import { pause } from "./deadline.js";
+
+/** Groups claimed at once; one is the chunks of one part of one version. */
+const CLAIM = 100;
+const LEASE_MS = 30_000;
+/** Waits before each further look at a store that still shows what it was told to delete. */
+const LOOK_AGAIN_AFTER_MS = [50, 200, 1_000];
+
+export interface PurgeResult {
+  readonly groups: number;
+  readonly entries: number;
+  /** Why it ended before nothing was left. The claims were handed back with it; the purge is tried again later (P5). */
+  readonly failure?: FencelineError;
+}
+
+/**
+ * Removes from one store whatever nothing holds any more: superseded, tombstoned, abandoned, revoked. The only way in
+ * which entries of ours are removed for good: delete by id, look by id until all are gone, then say so in the ledger (P3).
+ *
+ * @param options.name name of the store in the ledger
+ * @throws {FencelineError} those of the ledger; failures of the store are in the result
+ */
+export async function purgeStore(options: {
+  readonly ledger: RevocationLedger;
+  readonly store: BoundedStore;
+  readonly name: string;
+  readonly signal?: AbortSignal;
+}): Promise<PurgeResult> {
+  const { ledger, store, name, signal } = options;
+  let groups = 0;
+  let entries = 0;
+  while (!signal?.aborted) {
+    const claims = await ledger.claimPurge({ store: name, limit: CLAIM, leaseMs: LEASE_MS });
+    if (claims.length === 0) break;
+    const { gone, left, failure } = await removeAndLook(store, claims, signal);
+    if (gone.length > 0) await ledger.confirmPurge(name, gone, { claim: "absent" });
+    groups += gone.length;
+    entries += entriesIn(gone);
+    if (failure) {
+      await ledger.releasePurge(name, left, failure.message);
+      return { groups, entries, failure };
+    }
+  }
+  return { groups, entries };
+}
+
+interface Removal {
+  /** Groups of which no entry is there. */
+  readonly gone: readonly PurgeClaim[];
+  readonly left: readonly PurgeClaim[];
+  readonly failure?: FencelineError;
+}
+
+async function removeAndLook(
+  store: BoundedStore,
+  claims: readonly PurgeClaim[],
+  signal: AbortSignal | undefined,
+): Promise<Removal> {
+  let left = claims;
+  try {
+    for (const lookAgainAfterMs of [...LOOK_AGAIN_AFTER_MS, undefined]) {
+      const refs = left.flatMap((claim) => claim.entries);
+      await store.remove(refs);
+      const present = await store.present(refs);
+      left = left.filter((claim) => claim.entries.some(({ entryId }) => present.has(entryId)));
+      if (left.length === 0) return { gone: claims, left };
+      if (lookAgainAfterMs === undefined || signal?.aborted) break;
+      await pause(lookAgainAfterMs, signal);
+    }
+    const message = `The store ${store.kind} still shows ${entriesIn(left)} entries or groups of them after they were deleted by id.`;
+    return { gone: without(claims, left), left, failure: connectorError("store_purge_unverified", message) };
+  } catch (error) {
+    const failure =
+      error instanceof FencelineError ? error : connectorError("store_failed", String(error), { cause: error });
+    return { gone: without(claims, left), left, failure };
+  }
+}
+
+function without(claims: readonly PurgeClaim[], left: readonly PurgeClaim[]): PurgeClaim[] {
+  return claims.filter((claim) => !left.includes(claim));
+}
+
+function entriesIn(claims: readonly PurgeClaim[]): number {
+  return claims.reduce((sum, claim) => sum + claim.entries.length, 0);
+}
