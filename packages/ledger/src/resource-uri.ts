@@ -157,6 +157,7 @@ function decodeUntilStable(key: string): string {
 
 /** Takes a triplet off the end of the stack and returns its character, or none for a control; bytes above ASCII wait for their sequence. */
 function takeDecoded(stack: string[]): string | undefined {
+  if (stack.at(-3) !== "%") return undefined;
   const triplet = stack.slice(-3).join("");
   if (!/^%[0-9A-Fa-f]{2}$/.test(triplet)) return undefined;
   const code = Number.parseInt(triplet.slice(1), 16);

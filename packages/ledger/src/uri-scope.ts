@@ -116,13 +116,13 @@ export function segmentPrefixes(key: string): string[] {
 }
 
 /**
- * The ranges in which the keys of what a denial covers lie: a resource is covered if its segment key or its match key
- * lies in one of them.
+ * The ranges in which the keys of what a denial covers lie, of its text as written and of the folded one (mostly equal): a
+ * resource is covered if its segment key or its match key lies in either.
  *
  * @throws {FencelineError} `uri_invalid`, as `scopeKey`.
  */
-export function denialRanges(scope: UriScope): KeyRange[] {
-  return denialTexts(scope).map(textRange);
+export function denialRanges(scope: UriScope): { readonly key: KeyRange; readonly match: KeyRange } {
+  return { key: textRange(scopeKey(scope)), match: textRange(scopeMatchKey(scope)) };
 }
 
 /**

@@ -1,4 +1,5 @@
 import fc from "fast-check";
+import type { UriScope } from "#src/uri-scope.js";
 
 /** Little of everything that folding treats in a special way, so that collisions are frequent. */
 const piece = fc.constantFrom(
@@ -53,4 +54,19 @@ export const anyUri: fc.Arbitrary<string> = fc
 export const hostileText: fc.Arbitrary<string> = fc.oneof(
   fc.string({ unit: "binary" }),
   fc.array(piece, { maxLength: 8 }).map((pieces) => pieces.join("")),
+);
+
+const isPrefix = (text: string) => text !== "" && !/[?#]$/.test(text);
+const anyScope: fc.Arbitrary<UriScope> = fc.oneof(
+  anyUri.map((uri) => ({ uri })),
+  anyUri.filter(isPrefix).map((prefix) => ({ prefix })),
+  hostileText.filter(isPrefix).map((prefix) => ({ prefix })),
+  fc.constant({ everything: true as const }),
+);
+/** Scopes and URIs of one another's neighbourhood, so that about half of them cover. */
+export const scopeAndUri: fc.Arbitrary<[UriScope, string]> = fc.oneof(
+  fc.tuple(anyScope, fc.oneof(anyUri, hostileText)),
+  fc
+    .tuple(anyUri.filter(isPrefix), fc.constantFrom("", "/", "/x", "?x", "#x", ":x", "-2", "/../x", "%2Fx", "x", "//x"))
+    .chain(([prefix, rest]) => fc.tuple(fc.constantFrom({ prefix }, { uri: prefix }), fc.constant(prefix + rest))),
 );

@@ -14,26 +14,11 @@ import {
   scopeKey,
   scopeMatchKey,
   segmentPrefixes,
-  type UriScope,
   uriScope,
   WHOLE_KEY_MARK,
 } from "#src/uri-scope.js";
-import { anyUri, hostileText } from "./arbitrary-uri.js";
+import { hostileText, scopeAndUri } from "./arbitrary-uri.js";
 
-const isPrefix = (text: string) => text !== "" && !/[?#]$/.test(text);
-const anyScope: fc.Arbitrary<UriScope> = fc.oneof(
-  anyUri.map((uri) => ({ uri })),
-  anyUri.filter(isPrefix).map((prefix) => ({ prefix })),
-  hostileText.filter(isPrefix).map((prefix) => ({ prefix })),
-  fc.constant({ everything: true as const }),
-);
-/** Scopes and URIs of one another's neighbourhood, so that about half of them cover. */
-const scopeAndUri = fc.oneof(
-  fc.tuple(anyScope, fc.oneof(anyUri, hostileText)),
-  fc
-    .tuple(anyUri.filter(isPrefix), fc.constantFrom("", "/", "/x", "?x", "#x", ":x", "-2", "/../x", "%2Fx", "x", "//x"))
-    .chain(([prefix, rest]) => fc.tuple(fc.constantFrom({ prefix }, { uri: prefix }), fc.constant(prefix + rest))),
-);
 /** Byte order of UTF-8, which is that of `collate "C"`. */
 const inRange = (key: string, { from, to }: KeyRange) =>
   Buffer.compare(Buffer.from(from), Buffer.from(key)) <= 0 && Buffer.compare(Buffer.from(key), Buffer.from(to)) < 0;
@@ -150,7 +135,9 @@ describe("three ways to find coverage", () => {
         const expected = denialCovers(scope, uri);
         if (expected) covered++;
         const keys = [segmentKey(uri), matchKey(uri)];
-        expect(denialRanges(scope).some((range) => keys.some((key) => inRange(key, range)))).toBe(expected);
+        expect(Object.values(denialRanges(scope)).some((range) => keys.some((key) => inRange(key, range)))).toBe(
+          expected,
+        );
         const lookup = new Set(denialLookupTexts(uri));
         expect(denialTexts(scope).some((text) => lookup.has(text))).toBe(expected);
       }),
@@ -184,8 +171,11 @@ describe("three ways to find coverage", () => {
 
   it("the range of a prefix is that of its match text", () => {
     expect(prefixRange("catalog://plans/pro/")).toEqual({ from: "catalog/://plans/pro/", to: "catalog/://plans/pro0" });
-    expect(denialRanges({ everything: true })).toEqual([{ from: "", to: "\u{10ffff}" }]);
-    expect(denialRanges({ uri: "c://a" })).toEqual([{ from: "c/://a/", to: `c/://a/${WHOLE_KEY_MARK}` }]);
+    expect(denialRanges({ everything: true }).key).toEqual({ from: "", to: "\u{10ffff}" });
+    expect(denialRanges({ uri: "C://A//b" })).toEqual({
+      key: { from: "c/://A//b/", to: `c/://A//b/${WHOLE_KEY_MARK}` },
+      match: { from: "c/://a/b/", to: `c/://a/b/${WHOLE_KEY_MARK}` },
+    });
   });
 
   it("segment prefixes hold everything, each segment and the whole key with its mark", () => {

@@ -1,0 +1,75 @@
+import { z } from "zod";
+import { contentDigest, counter, instant, ledgerId, name } from "./record-fields.js";
+
+const scanOfOneSession = z.strictObject({
+  record: z.literal("resourceDiscoveryScan.v1"),
+  scanId: ledgerId,
+  source: name,
+  /** The reader whose authorization listed. */
+  subject: name,
+  sessionId: ledgerId,
+  sessionGeneration: counter,
+  /** Time of the first request. */
+  startedAt: instant,
+  endedAt: instant,
+  /** Digest of the cursor each page was asked with; `null` for the first. The cursors are not kept (S1). */
+  cursorDigests: z.array(contentDigest.nullable()),
+  resources: counter,
+  /** `list_changed` notifications between the first request and the end. */
+  notificationsObserved: counter,
+});
+
+/** What a finished list holds, which only a complete scan can say. */
+const complete = {
+  /** Digest of the set of (URI, descriptor); descriptors leave out size, annotations and `_meta`. */
+  setDigest: contentDigest,
+};
+
+const published = {
+  ...complete,
+  measuredAt: instant,
+  /** How long it may be relied on, in milliseconds from `measuredAt` (S5). */
+  stalenessBoundMs: z.int().positive(),
+  nextReviewAt: instant,
+};
+
+/**
+ * A catalogue whose every page bound one snapshot id (S3). The only scan that a task which needs completeness takes (S6):
+ * such a task has this type as its parameter and calls `parseRecord` with this schema.
+ */
+export const provenSnapshot = scanOfOneSession.extend({
+  verdict: z.literal("SNAPSHOT_PROVEN"),
+  ...published,
+  snapshotIdDigest: contentDigest,
+});
+export type ProvenSnapshot = z.infer<typeof provenSnapshot>;
+
+/** Two complete scans in succession that agreed, with no `list_changed` between: probable, not proven (S4, S5). */
+export const unprovenSnapshot = scanOfOneSession.extend({
+  verdict: z.literal("SNAPSHOT_UNPROVEN"),
+  ...published,
+  /** The scan it agreed with. */
+  previousScanId: ledgerId,
+});
+export type UnprovenSnapshot = z.infer<typeof unprovenSnapshot>;
+
+/**
+ * One walk through the pages of a source's lists (spec section 2), and what may be concluded from it.
+ *
+ * | verdict | means |
+ * | --- | --- |
+ * | `SNAPSHOT_PROVEN` | every page bound the same snapshot id (S3) |
+ * | `SNAPSHOT_UNPROVEN` | two complete scans agreed (S5) |
+ * | `UNSETTLED` | complete, but after all attempts no two agreed: nothing is removed (S4) |
+ * | `INCOMPLETE` | it did not reach the end, for a reason: removes nothing (S2) |
+ * | `VOID` | the snapshot extension contradicted itself and is distrusted for the session (S3) |
+ */
+export const resourceDiscoveryScan = z.discriminatedUnion("verdict", [
+  provenSnapshot,
+  unprovenSnapshot,
+  scanOfOneSession.extend({ verdict: z.literal("UNSETTLED"), ...complete, attempts: z.int().positive() }),
+  scanOfOneSession.extend({ verdict: z.literal("INCOMPLETE"), reason: z.string().min(1) }),
+  scanOfOneSession.extend({ verdict: z.literal("VOID"), reason: z.string().min(1) }),
+]);
+export type ResourceDiscoveryScan = z.infer<typeof resourceDiscoveryScan>;
+export type ScanVerdict = ResourceDiscoveryScan["verdict"];
