@@ -153,7 +153,7 @@ class SourceLink implements SourceConnection, SourceWire {
   /** Resolves when the transport reports its end: over stdio, when the process is gone. */
   readonly #gone: Promise<void>;
   #ended: ConnectionEnd | undefined;
-  /** A message was handed to the transport, so a process was started. */
+  /** Over stdio: the process was started, so its end must be awaited. */
   #started = false;
   #closing: Promise<void> | undefined;
 
@@ -308,12 +308,16 @@ class SourceLink implements SourceConnection, SourceWire {
     const send: Transport["send"] = this.#transport.send.bind(this.#transport);
     // The handle that `listen` returns does not tell its subscription id; the request that opens it does.
     this.#transport.send = (message: JSONRPCMessage, sendOptions?: TransportSendOptions) => {
-      this.#started = true;
       if ("method" in message && "id" in message && message.method === "subscriptions/listen") {
         const filter = message.params?.["notifications"];
         if (typeof filter === "object" && filter !== null) this.#subscriptionIds.set(filter, message.id);
       }
       return send(message, sendOptions);
+    };
+    const start = this.#transport.start.bind(this.#transport);
+    this.#transport.start = async () => {
+      await start();
+      this.#started = true;
     };
     return new Promise((resolve) => {
       this.#transport.onclose = () => {

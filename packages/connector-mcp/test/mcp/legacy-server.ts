@@ -1,0 +1,89 @@
+import { randomUUID } from "node:crypto";
+import { Server } from "@modelcontextprotocol/sdk/server/index.js";
+import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import {
+  ErrorCode,
+  ListResourcesRequestSchema,
+  McpError,
+  ReadResourceRequestSchema,
+  SubscribeRequestSchema,
+  UnsubscribeRequestSchema,
+} from "@modelcontextprotocol/sdk/types.js";
+import { bodyOf, type HttpServer, serveHttp } from "./http-server.js";
+
+export interface LegacyServer extends HttpServer {
+  subscribed: Set<string>;
+  sessions: ReadonlyMap<string, unknown>;
+  sendUpdated(uri: string): Promise<void>;
+  sendListChanged(): Promise<void>;
+  /** Forgets every session, as a restart would. */
+  forgetSessions(): void;
+  /** Answers every unsubscribe with an internal error. */
+  refuseUnsubscribe(): void;
+}
+
+/** The SDK's server of the line before (1.x) over HTTP, with sessions or without. */
+export async function startLegacyServer(options: { sessions: boolean } = { sessions: true }): Promise<LegacyServer> {
+  const sessions = new Map<string, { server: Server; transport: StreamableHTTPServerTransport }>();
+  const subscribed = new Set<string>();
+  let unsubscribeFails = false;
+
+  function newServer(): Server {
+    const server = new Server(
+      { name: "legacy", version: "1.0.0" },
+      { capabilities: { resources: { subscribe: true, listChanged: true } } },
+    );
+    server.setRequestHandler(ListResourcesRequestSchema, () => ({ resources: [{ uri: "note://a", name: "a" }] }));
+    server.setRequestHandler(ReadResourceRequestSchema, ({ params: { uri } }) => {
+      if (uri !== "note://a") throw new McpError(ErrorCode.InvalidParams, "no such resource");
+      return { contents: [{ uri, mimeType: "text/plain", text: "first" }] };
+    });
+    server.setRequestHandler(SubscribeRequestSchema, ({ params: { uri } }) => {
+      if (uri === "note://forbidden") throw new McpError(ErrorCode.InvalidParams, "not this one");
+      subscribed.add(uri);
+      return {};
+    });
+    server.setRequestHandler(UnsubscribeRequestSchema, ({ params: { uri } }) => {
+      if (unsubscribeFails) throw new McpError(ErrorCode.InternalError, "no");
+      subscribed.delete(uri);
+      return {};
+    });
+    return server;
+  }
+
+  async function openSession(): Promise<StreamableHTTPServerTransport> {
+    const server = newServer();
+    const transport = options.sessions
+      ? new StreamableHTTPServerTransport({
+          sessionIdGenerator: randomUUID,
+          onsessioninitialized: (id) => void sessions.set(id, { server, transport }),
+          onsessionclosed: (id) => void sessions.delete(id),
+        })
+      : new StreamableHTTPServerTransport({});
+    await server.connect(transport as Parameters<Server["connect"]>[0]);
+    return transport;
+  }
+
+  const http = await serveHttp(async (request, response) => {
+    const id = request.headers["mcp-session-id"];
+    const known = typeof id === "string" ? sessions.get(id)?.transport : undefined;
+    if (typeof id === "string" && !known) return void response.writeHead(404).end("unknown session");
+    const transport = known ?? (await openSession());
+    const body = request.method === "POST" ? (JSON.parse(await bodyOf(request)) as unknown) : undefined;
+    await transport.handleRequest(request, response, body);
+  });
+  const each = async (send: (server: Server) => Promise<void>): Promise<void> => {
+    await Promise.all([...sessions.values()].map(({ server }) => send(server)));
+  };
+  return {
+    ...http,
+    subscribed,
+    sessions,
+    sendUpdated: (uri) => each((server) => server.sendResourceUpdated({ uri })),
+    sendListChanged: () => each((server) => server.sendResourceListChanged()),
+    forgetSessions: () => sessions.clear(),
+    refuseUnsubscribe() {
+      unsubscribeFails = true;
+    },
+  };
+}

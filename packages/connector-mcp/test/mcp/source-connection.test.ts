@@ -1,0 +1,233 @@
+import { randomUUID } from "node:crypto";
+import { existsSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { FencelineError } from "@fenceline/ledger";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { scanToEnd } from "#src/mcp/resource-scan.js";
+import { connectSource, type SourceConnection } from "#src/mcp/source-connection.js";
+import { startLegacyServer } from "./legacy-server.js";
+import { startModernServer } from "./modern-server.js";
+
+const STDIO_SERVER = fileURLToPath(new URL("stdio-server.mjs", import.meta.url));
+const EVERYTHING = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/dist/index.js");
+const TOKEN = "secret-token-1";
+
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function closing<T extends { close(): Promise<void> }>(opened: T): T {
+  cleanups.push(() => opened.close());
+  return opened;
+}
+
+/** An endpoint of the stdio server, and the process ids of everything it started. */
+function stdioEndpoint(mode: string): {
+  command: string;
+  args: string[];
+  env: Record<string, string>;
+  pids: () => number[];
+} {
+  const pidFile = join(tmpdir(), `fenceline-${randomUUID()}`);
+  cleanups.push(() => rmSync(pidFile, { force: true }));
+  const pids = (): number[] =>
+    existsSync(pidFile) ? readFileSync(pidFile, "utf8").trim().split("\n").map(Number) : [];
+  return { command: process.execPath, args: [STDIO_SERVER], env: { PID_FILE: pidFile, MODE: mode }, pids };
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function failureOf(connecting: Promise<SourceConnection>): Promise<FencelineError> {
+  const error = await connecting.then(closing, (reason: unknown) => reason);
+  expect(error).toBeInstanceOf(FencelineError);
+  return error as FencelineError;
+}
+
+describe("the era of a connection", () => {
+  test("a server of 2026-07-28 is spoken to in the modern era, and its capabilities are told apart (U1, U2)", async () => {
+    const server = closing(await startModernServer({ capabilities: { resources: { listChanged: true } } }));
+    const connection = closing(await connectSource({ url: server.url }));
+    expect(connection).toMatchObject({
+      era: "modern",
+      protocolVersion: "2026-07-28",
+      server: { name: "modern", version: "2.0.0" },
+      capabilities: { resources: true, subscribe: false, listChanged: true },
+    });
+  });
+
+  test("a server of the line before is spoken to in the legacy era, and its session is ended on close (U2)", async () => {
+    const server = closing(await startLegacyServer());
+    const connection = await connectSource({ url: server.url });
+    expect(connection).toMatchObject({ era: "legacy", protocolVersion: "2025-11-25", server: { name: "legacy" } });
+    expect(server.sessions.size).toBe(1);
+    await connection.close();
+    expect(server.sessions.size).toBe(0);
+  });
+
+  test("server-everything over stdio is legacy, and its afterConnect tool is called", async () => {
+    const connection = closing(
+      await connectSource({
+        command: process.execPath,
+        args: [EVERYTHING, "stdio"],
+        afterConnect: [{ tool: "toggle-subscriber-updates" }],
+      }),
+    );
+    expect(connection).toMatchObject({ era: "legacy", capabilities: { resources: true, subscribe: true } });
+  });
+});
+
+describe("the end of a connection", () => {
+  test("a close of ours looks local and is told once", async () => {
+    const server = closing(await startModernServer());
+    const connection = await connectSource({ url: server.url });
+    await Promise.all([connection.close(), connection.close()]);
+    await expect(connection.closed).resolves.toEqual({ reason: "local" });
+  });
+
+  test("after close the server's process is gone", async () => {
+    const endpoint = stdioEndpoint("serve");
+    const connection = await connectSource(endpoint);
+    expect(connection.era).toBe("modern");
+    await connection.close();
+    expect(endpoint.pids().length).toBeGreaterThan(0);
+    expect(endpoint.pids().filter(isAlive)).toEqual([]);
+  });
+
+  test("a process that ends neither with its input nor on SIGTERM is gone after close too", async () => {
+    const endpoint = stdioEndpoint("stubborn");
+    const connection = await connectSource(endpoint);
+    await connection.close();
+    expect(endpoint.pids().filter(isAlive)).toEqual([]);
+  });
+
+  test("a process that dies is a remote end", async () => {
+    const connection = closing(await connectSource(stdioEndpoint("serve")));
+    await connection.wire.client.callTool({ name: "die" }).catch(() => {});
+    await expect(connection.closed).resolves.toMatchObject({ reason: "remote" });
+  });
+});
+
+describe("a connection that does not come about", () => {
+  test("a handshake that is never answered times out and leaves no process behind", async () => {
+    const endpoint = stdioEndpoint("silent");
+    const error = await failureOf(connectSource({ ...endpoint, requestTimeoutMs: 400 }));
+    expect(error.code).toBe("request_timeout");
+    expect(endpoint.pids().length).toBeGreaterThan(0);
+    expect(endpoint.pids().filter(isAlive)).toEqual([]);
+  });
+
+  test("a caller who gives up gets request_aborted, and no process stays behind", async () => {
+    const endpoint = stdioEndpoint("silent");
+    const abort = new AbortController();
+    const connecting = failureOf(connectSource(endpoint, { signal: abort.signal }));
+    await vi.waitFor(() => expect(endpoint.pids().length).toBeGreaterThan(0), { timeout: 10_000 });
+    abort.abort();
+    expect((await connecting).code).toBe("request_aborted");
+    await vi.waitFor(() => expect(endpoint.pids().filter(isAlive)).toEqual([]), { timeout: 10_000 });
+  });
+
+  test("a command that does not exist is unreachable, and the message names it", async () => {
+    const error = await failureOf(connectSource({ command: "no-such-command-of-ours" }));
+    expect(error).toMatchObject({
+      code: "source_unreachable",
+      message: expect.stringContaining("no-such-command-of-ours"),
+    });
+  });
+
+  test("a port on which nobody listens is unreachable", async () => {
+    const probe = createServer();
+    await new Promise<void>((resolve) => probe.listen(0, "127.0.0.1", resolve));
+    const { port } = probe.address() as { port: number };
+    await new Promise((resolve) => probe.close(resolve));
+    expect((await failureOf(connectSource({ url: `http://127.0.0.1:${port}/mcp` }))).code).toBe("source_unreachable");
+  });
+
+  test.each([
+    [401, "source_unauthorized"],
+    [403, "source_forbidden"],
+    [503, "source_unreachable"],
+  ])("HTTP %i is %s, and no token appears in any message", async (status, code) => {
+    const server = closing(await startModernServer());
+    server.refuseWith(status);
+    const error = await failureOf(connectSource({ url: server.url, headers: { Authorization: `Bearer ${TOKEN}` } }));
+    expect(error.code).toBe(code);
+    expect(error.message).not.toContain(TOKEN);
+  });
+
+  test("a header that HTTP does not allow is named without its value", async () => {
+    const error = await failureOf(
+      connectSource({ url: "http://127.0.0.1:1/mcp", headers: { Authorization: `Bearer ${TOKEN}\u0000` } }),
+    );
+    expect(error).toMatchObject({ code: "source_endpoint_invalid" });
+    expect(error.cause).toBeUndefined();
+    expect(error.message).toContain("Authorization");
+    expect(error.message).not.toContain(TOKEN);
+  });
+
+  test.each(["not a url", "ftp://example.org/", `http://user:${TOKEN}@127.0.0.1:1/mcp`])(
+    "the URL %# is refused without being repeated",
+    async (url) => {
+      const error = await failureOf(connectSource({ url }));
+      expect(error.code).toBe("source_endpoint_invalid");
+      expect(error.message).not.toContain(TOKEN);
+    },
+  );
+});
+
+describe("tools called after connecting", () => {
+  test("each is called once per connection", async () => {
+    const server = closing(await startModernServer({ capabilities: { resources: {}, tools: {} } }));
+    const endpoint = { url: server.url, afterConnect: [{ tool: "wake" }] };
+    closing(await connectSource(endpoint));
+    expect(server.toolCalls).toEqual(["wake"]);
+    closing(await connectSource(endpoint));
+    expect(server.toolCalls).toEqual(["wake", "wake"]);
+  });
+
+  test.each([
+    ["scold", "not like this"],
+    ["absent", "absent"],
+  ])("a tool %s that fails is named, and the connection does not come about", async (tool, reason) => {
+    const endpoint = stdioEndpoint("serve");
+    const error = await failureOf(connectSource({ ...endpoint, afterConnect: [{ tool }] }));
+    expect(error.code).toBe("after_connect_failed");
+    expect(error.message).toContain(tool);
+    expect(error.message).toContain(reason);
+    expect(endpoint.pids().filter(isAlive)).toEqual([]);
+  });
+});
+
+describe("our own output", () => {
+  test("a server without resources makes the client print nothing on standard output", async () => {
+    const debug = vi.spyOn(console, "debug");
+    const write = vi.spyOn(process.stdout, "write");
+    cleanups.push(() => vi.restoreAllMocks());
+    const server = closing(await startModernServer({ capabilities: { tools: {} } }));
+    const connection = closing(await connectSource({ url: server.url }));
+    await scanToEnd(connection, { kind: "resources", budgets: { pages: 1, entries: 1, bytes: 1 } }, () => {});
+    await expect(connection.wire.client.listResources()).rejects.toThrow();
+    expect(debug).not.toHaveBeenCalled();
+    expect(write).not.toHaveBeenCalled();
+  });
+
+  test("what a server writes to standard error reaches the given receiver only", async () => {
+    const error = vi.spyOn(process.stderr, "write");
+    cleanups.push(() => vi.restoreAllMocks());
+    const lines: string[] = [];
+    closing(await connectSource(stdioEndpoint("serve"), { onStderr: (chunk) => lines.push(chunk) }));
+    await vi.waitFor(() => expect(lines.join("")).toContain("a line on standard error"), { timeout: 5_000 });
+    expect(error).not.toHaveBeenCalled();
+  });
+});

@@ -1,0 +1,32 @@
+// A server of the 2026-07-28 revision on standard input and output, started by the tests as a child process.
+// Appends its process id to PID_FILE, and does as MODE says: `serve`, `silent` (never answers), `stubborn` (serves, and
+// ends neither with its input nor on SIGTERM).
+import { appendFileSync } from "node:fs";
+import { McpServer } from "@modelcontextprotocol/server";
+import { serveStdio } from "@modelcontextprotocol/server/stdio";
+
+const { MODE = "serve", PID_FILE } = process.env;
+if (PID_FILE) appendFileSync(PID_FILE, `${process.pid}\n`);
+console.error("a line on standard error");
+
+if (MODE !== "serve") setInterval(() => {}, 60_000);
+if (MODE === "stubborn") process.on("SIGTERM", () => {});
+
+if (MODE !== "silent") {
+  serveStdio(() => {
+    const mcp = new McpServer(
+      { name: "stdio", version: "1.0.0" },
+      { capabilities: { resources: { subscribe: true, listChanged: true }, tools: {} } },
+    );
+    mcp.registerResource("a", "note://a", {}, (uri) => ({
+      contents: [{ uri: uri.href, text: `of process ${process.pid}` }],
+    }));
+    mcp.registerTool("die", {}, () => process.exit(3));
+    mcp.registerTool("touch", {}, async () => {
+      await mcp.server.sendResourceUpdated({ uri: "note://a" });
+      return { content: [] };
+    });
+    mcp.registerTool("scold", {}, () => ({ isError: true, content: [{ type: "text", text: "not like this" }] }));
+    return mcp;
+  });
+}
