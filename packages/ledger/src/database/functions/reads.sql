@@ -1,0 +1,270 @@
+-- Fenced reads (F1 to F9). An ordinal is issued, its answer accepted or settled; at most one read of a subscription is in
+-- flight (U5): issued_ordinal > settled_ordinal and its lease stands. Once the lease has ended the next ordinal may be issued;
+-- the earlier answer is still taken if it comes first, and is stale after the later one (F4).
+
+-- When a subscription is next due: at its time, or for a read in flight when its lease ends.
+create or replace function fenceline.next_due(s fenceline.subscription) returns timestamptz language sql immutable as $$
+  select case when s.issued_ordinal > s.settled_ordinal then s.claim_until else s.due_at end
+$$;
+
+-- What may be read at all: of the ACTIVE family, not confirmed as deleted, not covered by a standing revocation (P2).
+create or replace function fenceline.may_be_read(s fenceline.subscription, c fenceline.policy_scope)
+returns boolean language sql stable as $$
+  select s.lifecycle = 'ACTIVE' and (c.standing_revocations = 0 or not exists (
+    select 1 from fenceline.resource r
+    where r.resource_id = s.resource_id and fenceline.is_revoked(c.subject_id, r.deny_hashes, 'reader')))
+$$;
+
+-- Claims what is due, oldest first, and issues each its ordinal. A suspended scope gets one read per interval to find out
+-- whether its credentials work again.
+create or replace function fenceline.issue_due_reads(
+  p_scope int, p_generation bigint, p_limit int, p_lease_ms bigint, p_suspended_retry_ms bigint
+) returns table (subscription_id bigint, ordinal bigint, request_id uuid, uri text, generation bigint, reason text)
+language plpgsql volatile as $$
+declare
+  v_now timestamptz;
+  v_suspended_at timestamptz;
+  v_ids bigint[];
+begin
+  perform fenceline.fence_shared(p_scope);
+  if not fenceline.session_stands(p_scope, p_generation) then return; end if;
+  v_now := fenceline.now();
+  select c.suspended_at into v_suspended_at from fenceline.policy_scope c where c.scope_id = p_scope;
+  if v_suspended_at > v_now - fenceline.milliseconds(p_suspended_retry_ms) then return; end if;
+  v_ids := array(
+    select s.subscription_id
+    from fenceline.subscription s join fenceline.policy_scope c on c.scope_id = s.scope_id
+    where s.scope_id = p_scope and fenceline.next_due(s) <= v_now and fenceline.may_be_read(s, c)
+    order by fenceline.next_due(s), s.subscription_id
+    limit case when v_suspended_at is null then p_limit else 1 end);
+  return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_ids, null, p_lease_ms, v_now);
+end $$;
+
+-- Issues reads whether due or not, but none beside one in flight.
+create or replace function fenceline.issue_reads(
+  p_scope int, p_generation bigint, p_source int, p_key_digests bytea[], p_reason text, p_lease_ms bigint
+) returns table (subscription_id bigint, ordinal bigint, request_id uuid, uri text, generation bigint, reason text)
+language plpgsql volatile as $$
+declare
+  v_ids bigint[];
+begin
+  perform fenceline.fence_shared(p_scope);
+  if not fenceline.session_stands(p_scope, p_generation) then return; end if;
+  v_ids := array(
+    select s.subscription_id
+    from fenceline.resource r join fenceline.subscription s on s.resource_id = r.resource_id and s.scope_id = p_scope
+    where r.source_id = p_source and r.key_digest = any (p_key_digests));
+  return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_ids, p_reason, p_lease_ms, fenceline.now());
+end $$;
+
+-- The one place that raises issued_ordinal. Under the fence and the session check of its callers.
+--   p_reason  null: only what is due, with the reason that follows from its state
+create or replace function fenceline.issue_ordinals(
+  p_scope int, p_generation bigint, p_subscriptions bigint[], p_reason text, p_lease_ms bigint, p_now timestamptz
+) returns table (subscription_id bigint, ordinal bigint, request_id uuid, uri text, generation bigint, reason text)
+language plpgsql volatile as $$
+#variable_conflict use_column
+begin
+  perform 1 from fenceline.subscription s
+  where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update;
+  return query
+    with due as materialized (
+      select s.subscription_id, s.issued_ordinal > s.settled_ordinal as outlived, c.policy_epoch,
+        case when s.pushed and s.acknowledged_epoch = t.epoch then t.epoch end as stream_epoch,
+        coalesce(p_reason, case
+          when s.vanished_scan_id is not null then 'vanished'
+          when s.accepted_ordinal = 0 then 'first'
+          when s.digest_generation is distinct from s.generation then 'reopened'
+          when s.pushed and s.seen_stream_epoch is distinct from t.epoch then 'stream_opened'
+          when s.seen_notification <> s.notification_number then 'notified'
+          else 'timer' end) as reason
+      from fenceline.subscription s
+      join fenceline.policy_scope c on c.scope_id = s.scope_id
+      left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard
+      where s.subscription_id = any (p_subscriptions) and s.scope_id = p_scope and fenceline.may_be_read(s, c)
+        and (s.issued_ordinal = s.settled_ordinal or s.claim_until <= p_now)
+        and (p_reason is not null or fenceline.next_due(s) <= p_now)),
+    issued as (
+      update fenceline.subscription s
+      set issued_ordinal = s.issued_ordinal + 1, due_at = null, claim_until = p_now + fenceline.milliseconds(p_lease_ms)
+      from due d where s.subscription_id = d.subscription_id
+      returning s.subscription_id, s.issued_ordinal as ordinal, s.uri, s.generation, s.notification_number,
+        d.reason, d.stream_epoch, d.policy_epoch, d.outlived),
+    outlived as (
+      insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
+      select p_scope, i.subscription_id, i.ordinal - 1, 'lost', '{"because": "lease_ended"}', p_now from issued i where i.outlived),
+    noted as (
+      insert into fenceline.read as r
+        (subscription_id, ordinal, generation, request_id, reason, session_generation, stream_epoch, notification_number,
+          policy_epoch, issued_at)
+      select i.subscription_id, i.ordinal, i.generation, gen_random_uuid(), i.reason, p_generation, i.stream_epoch,
+        i.notification_number, i.policy_epoch, p_now
+      from issued i
+      returning r.subscription_id, r.ordinal, r.request_id)
+    select n.subscription_id, n.ordinal, n.request_id, i.uri, i.generation, i.reason
+    from noted n join issued i on i.subscription_id = n.subscription_id
+    order by n.subscription_id;
+end $$;
+
+--   → milliseconds until the next read is due; null: none will be, or the session is lost
+create or replace function fenceline.milliseconds_to_next_read(p_scope int, p_generation bigint, p_suspended_retry_ms bigint)
+returns bigint language sql volatile as $$
+  select ceil(greatest(0, extract(epoch from
+    greatest(min(fenceline.next_due(s)), max(c.suspended_at) + fenceline.milliseconds(p_suspended_retry_ms))
+      - fenceline.now()) * 1000))::bigint
+  from fenceline.subscription s join fenceline.policy_scope c on c.scope_id = s.scope_id
+  where s.scope_id = p_scope and fenceline.next_due(s) is not null and fenceline.may_be_read(s, c)
+    and fenceline.session_stands(p_scope, p_generation)
+$$;
+
+-- The one place that accepts (F3). Each answer is decided on after its subscription was locked under the fence, and either has
+-- all its effects or leaves one receipt. The session must be the scope's and not ended; its lease may have run out, for the
+-- read was issued inside it and nobody took over. One answer per subscription in a call.
+--   p_subscriptions … p_bytes   parallel, one per answer
+--   p_part_*                    parallel, one per part; p_part_subscriptions says whose
+--   p_resource_keys … p_deny    resource rows of the parts, distinct by key
+--   p_polled_ms, p_pushed_ms, p_jitter  when a current version is read again
+--   outcome  'accepted' | 'accepted_not_current' | 'unchanged' | 'unchanged_not_current' | 'stale' | 'stale_after_close'
+--            | 'revoked' | 'not_issued'
+create or replace function fenceline.accept_resource_versions(
+  p_scope int, p_generation bigint, p_source int,
+  p_subscriptions bigint[], p_ordinals bigint[], p_request_ids uuid[], p_digests bytea[], p_mime_types text[], p_sizes bigint[],
+  p_part_subscriptions bigint[], p_part_positions int[], p_part_key_digests bytea[], p_part_uris text[], p_part_mime_types text[],
+  p_part_texts text[], p_part_bytes bytea[],
+  p_resource_keys text[], p_key_digests bytea[], p_segment_keys text[], p_match_keys text[],
+  p_cover_hashes text[], p_deny_hashes text[],
+  p_polled_ms bigint, p_pushed_ms bigint, p_jitter float8
+) returns table (subscription_id bigint, ordinal bigint, outcome text, version_ordinal bigint) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+  v_session boolean;
+  v_now timestamptz;
+  v_subscriptions bigint[];
+  v_ordinals bigint[];
+  v_outcomes text[];
+  v_versions bigint[];
+begin
+  perform fenceline.fence_shared(p_scope);
+  v_session := fenceline.session_is_current(p_scope, p_generation);
+  v_now := fenceline.now();
+  if v_session then
+    perform fenceline.ensure_resources(
+      p_source, p_resource_keys, p_key_digests, p_segment_keys, p_match_keys, p_cover_hashes, p_deny_hashes);
+  end if;
+  perform 1 from fenceline.subscription s
+  where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update;
+  with asked as materialized (
+    select i.*, s.resource_id, s.generation, s.listed_scan_id, c.subject_id, c.policy_epoch,
+      r.issued_at, r.notification_number, r.stream_epoch,
+      s.digest = i.digest and s.digest_generation = s.generation as same,
+      s.notification_number = r.notification_number and (not s.pushed or r.stream_epoch is not distinct from t.epoch) as current,
+      case
+        when r.ordinal is null or r.request_id <> i.request_id or r.settled_as is not null then 'not_issued'
+        when s.lifecycle in ('UNSUBSCRIBING', 'CLOSED', 'UNSUBSCRIBE_UNKNOWN') then 'stale_after_close'
+        when not v_session or r.session_generation <> p_generation or r.generation <> s.generation
+          or s.lifecycle <> 'ACTIVE' or i.ordinal <= s.accepted_ordinal then 'stale'
+        when not fenceline.may_be_read(s, c) then 'revoked'
+      end as refusal
+    from unnest(p_subscriptions, p_ordinals, p_request_ids, p_digests, p_mime_types, p_sizes)
+      as i (subscription_id, ordinal, request_id, digest, mime_type, size)
+    join fenceline.policy_scope c on c.scope_id = p_scope
+    left join fenceline.subscription s on s.subscription_id = i.subscription_id and s.scope_id = p_scope
+    left join fenceline.read r on r.subscription_id = s.subscription_id and r.ordinal = i.ordinal
+    left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard),
+  accepted as (
+    update fenceline.subscription s
+    set accepted_ordinal = a.ordinal, settled_ordinal = greatest(s.settled_ordinal, a.ordinal),
+      version_ordinal = case when a.same then s.version_ordinal else a.ordinal end,
+      digest = a.digest, digest_generation = s.generation,
+      seen_notification = a.notification_number, seen_stream_epoch = a.stream_epoch,
+      verified_at = case when a.current then a.issued_at else s.verified_at end,
+      -- What was set due since the read was issued stays so: a notification, a stream, a scan without it.
+      due_at = least(s.due_at,
+        v_now + fenceline.jittered(case when s.pushed then p_pushed_ms else p_polled_ms end, p_jitter, s.subscription_id, a.ordinal)),
+      failures = 0, hidden_because = null, not_found_at = null
+    from asked a where s.subscription_id = a.subscription_id and a.refusal is null
+    returning s.subscription_id, a.ordinal, s.version_ordinal, a.same is true as same, a.current, a.resource_id, s.generation,
+      a.digest, a.mime_type, a.size, a.listed_scan_id, a.subject_id, a.policy_epoch),
+  versions as (
+    insert into fenceline.resource_version
+      (subscription_id, ordinal, generation, policy_epoch, digest, mime_type, bytes, scan_id, accepted_at)
+    select n.subscription_id, n.ordinal, n.generation,
+      case when n.policy_epoch = 0 then 0 else fenceline.policy_epoch_of(n.subject_id, n.resource_id) end,
+      n.digest, n.mime_type, n.size, n.listed_scan_id, v_now
+    from accepted n where not n.same),
+  due_in_indexes as (
+    insert into fenceline.outbox as o (subscription_id, index_id, ordinal)
+    select n.subscription_id, x.index_id, n.ordinal from accepted n cross join fenceline.index x where not n.same
+    order by n.subscription_id, x.index_id
+    on conflict (subscription_id, index_id) do update set ordinal = excluded.ordinal, pending = true),
+  receipts as (
+    insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
+    select p_scope, n.subscription_id, n.ordinal, 'version',
+      jsonb_build_object('generation', n.generation, 'current', n.current), v_now
+    from accepted n where not n.same
+    union all
+    select p_scope, a.subscription_id, a.ordinal, case a.refusal when 'revoked' then 'refused_revoked' else a.refusal end,
+      jsonb_build_object('session', p_generation), v_now
+    from asked a where a.refusal is not null),
+  answers as (
+    select n.subscription_id, n.ordinal,
+      case when n.same then 'unchanged' else 'accepted' end || case when n.current then '' else '_not_current' end as outcome,
+      n.version_ordinal
+    from accepted n
+    union all
+    select a.subscription_id, a.ordinal, a.refusal, null from asked a where a.refusal is not null)
+  select array_agg(z.subscription_id), array_agg(z.ordinal), array_agg(z.outcome), array_agg(z.version_ordinal)
+  into v_subscriptions, v_ordinals, v_outcomes, v_versions
+  from answers z;
+  perform fenceline.keep_bodies(p_scope, p_source,
+    array(select z.subscription_id from unnest(v_subscriptions, v_outcomes) as z (subscription_id, outcome)
+      where z.outcome in ('accepted', 'accepted_not_current')),
+    p_part_subscriptions, p_part_positions, p_part_key_digests, p_part_uris, p_part_mime_types, p_part_texts, p_part_bytes);
+  if v_outcomes && array['accepted', 'accepted_not_current', 'unchanged', 'unchanged_not_current'] then
+    perform fenceline.resume_scope(p_scope, v_now);
+  end if;
+  return query select * from unnest(v_subscriptions, v_ordinals, v_outcomes, v_versions);
+end $$;
+
+-- Keeps the parts of new versions in place of the older ones, for subscriptions that the caller has locked. A part that a standing
+-- revocation covers is dropped before it is kept, and clears the digest, so that the next read brings it back after a lift (F5, F6).
+create or replace function fenceline.keep_bodies(
+  p_scope int, p_source int, p_new bigint[],
+  p_part_subscriptions bigint[], p_part_positions int[], p_part_key_digests bytea[], p_part_uris text[], p_part_mime_types text[],
+  p_part_texts text[], p_part_bytes bytea[]
+) returns void language plpgsql volatile as $$
+declare
+  v_scope fenceline.policy_scope;
+  v_dropped bigint[];
+begin
+  if cardinality(p_new) = 0 then return; end if;
+  select * into v_scope from fenceline.policy_scope where scope_id = p_scope;
+  delete from fenceline.body where subscription_id = any (p_new);
+  with parts as materialized (
+    select s.subscription_id, s.version_ordinal, i.position, r.resource_id, i.uri, i.mime_type, i.text, i.bytes,
+      v_scope.standing_revocations > 0 and fenceline.is_revoked(v_scope.subject_id, r.deny_hashes, 'reader') as covered
+    from unnest(p_part_subscriptions, p_part_positions, p_part_key_digests, p_part_uris, p_part_mime_types, p_part_texts, p_part_bytes)
+      as i (subscription_id, position, key_digest, uri, mime_type, text, bytes)
+    join fenceline.subscription s on s.subscription_id = i.subscription_id
+    join fenceline.resource r on r.source_id = p_source and r.key_digest = i.key_digest
+    where i.subscription_id = any (p_new)),
+  kept as (
+    insert into fenceline.body (subscription_id, ordinal, position, part_id, part_uri, mime_type, text, bytes)
+    select p.subscription_id, p.version_ordinal, p.position, p.resource_id, p.uri, p.mime_type, p.text, p.bytes
+    from parts p where not p.covered)
+  select array_agg(distinct p.subscription_id) into v_dropped from parts p where p.covered;
+  if v_dropped is null then return; end if;
+  update fenceline.subscription set digest = null where subscription_id = any (v_dropped);
+  insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind)
+  select p_scope, subscription_id, version_ordinal, 'part_left_out'
+  from fenceline.subscription where subscription_id = any (v_dropped);
+end $$;
+
+-- A read of a suspended scope was answered: its credentials work again (P7).
+create or replace function fenceline.resume_scope(p_scope int, p_now timestamptz) returns void language plpgsql volatile as $$
+begin
+  update fenceline.policy_scope set suspended_at = null where scope_id = p_scope and suspended_at is not null;
+  if found then
+    insert into fenceline.receipt (scope_id, kind, detail, at) values (p_scope, 'resumed', '{"by": "read"}', p_now);
+  end if;
+end $$;
