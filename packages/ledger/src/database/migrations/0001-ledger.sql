@@ -171,7 +171,7 @@ create table fenceline.resource_version (
   ordinal bigint not null,
   generation bigint not null,
   policy_epoch bigint not null,
-  digest bytea not null,
+  digest bytea,                                    -- null once a revocation or a purge took its content (P8)
   mime_type text,
   bytes bigint not null,
   scan_id bigint,
@@ -192,6 +192,7 @@ create table fenceline.body (
   primary key (subscription_id, ordinal, position),
   constraint text_or_bytes check ((text is null) <> (bytes is null))
 );
+create index body_part on fenceline.body (part_id);
 
 -- Append only. receipt_id is the ledger's position.
 create table fenceline.receipt (
@@ -271,6 +272,8 @@ create table fenceline.index (
   store_id int not null,
   embeddings text not null,                        -- versioned name of the embedding space
   configuration_digest bytea not null,
+  filled_at timestamptz,                           -- versions accepted before it was registered are in its outbox
+  serving_since timestamptz,                       -- every version that waited in it was confirmed: it may take over
   unique (name, version)
 );
 
@@ -303,8 +306,9 @@ create table fenceline.entry_group (
   entries int not null,
   writer_lease_until timestamptz,
   purge_due boolean not null default false,        -- an edge died, or the intent was given up: look whether it must go
-  claim_token uuid,
-  claim_until timestamptz,
+  claim_token uuid,                                -- of the indexing while INTENT, of the purge afterwards
+  claimed_at timestamptz,
+  claim_until timestamptz,                         -- without a token: not to be claimed before
   attempts int not null default 0,
   purged_at timestamptz
 ) with (fillfactor = 80);
@@ -370,6 +374,10 @@ create table fenceline.revocation (
   requested_at timestamptz not null default fenceline.now(),
   effective_at timestamptz not null default fenceline.now(),
   covered_resources int,
+  cursor_phase smallint not null default 0,        -- where the batches are: 0 match keys, 1 segment keys, 2 done
+  cursor_source int not null default 0,
+  cursor_key text collate "C" not null default '',
+  cursor_resource bigint not null default 0,
   closed_all boolean not null default false,       -- every covered subscription is closed
   marked_all boolean not null default false,       -- every covered edge is marked
   completed_at timestamptz,
@@ -395,6 +403,8 @@ create table fenceline.revocation_group (
   primary key (revocation_id, group_id)
 );
 
+create index revocation_group_group on fenceline.revocation_group (group_id);
+
 create table fenceline.purge_receipt (
   purge_receipt_id bigint generated always as identity primary key,
   revocation_id bigint,                            -- null: superseded, tombstoned or abandoned
@@ -417,3 +427,11 @@ create table fenceline.export (
   acknowledged_at timestamptz
 );
 create index export_version on fenceline.export (subscription_id, ordinal);
+
+-- Exports of covered versions, which a revocation could not reach (L6).
+create table fenceline.revocation_export (
+  revocation_id bigint not null,
+  export_id bigint not null,
+  primary key (revocation_id, export_id)
+);
+create index revocation_export_export on fenceline.revocation_export (export_id);
