@@ -147,10 +147,10 @@ describe("what is no content", () => {
   });
 
   test("an abort and a silence are told apart", async () => {
-    const server = await startScriptedServer({ reply: () => ({ status: 200 }) });
-    const connection = await connected(server);
-    const abort = AbortSignal.abort(new Error("enough"));
-    expect(await readResource(connection, uri, { ...LIMITS, signal: abort })).toMatchObject({ outcome: "aborted" });
+    const { connection } = await answering("silence");
+    const signal = AbortSignal.timeout(50);
+    expect(await readResource(connection, uri, { ...LIMITS, signal })).toMatchObject({ outcome: "aborted" });
+    expect(await readResource(connection, uri, { ...LIMITS, timeoutMs: 50 })).toMatchObject({ outcome: "timed_out" });
   });
 });
 

@@ -27,7 +27,7 @@ async function listing(
     reply(method, params) {
       if (!method.endsWith("/list")) return undefined;
       const page = pages["cursor" in params ? `cursor:${params["cursor"]}` : "first"];
-      if (!page || !("uris" in page)) return page;
+      if (typeof page !== "object" || !("uris" in page)) return page;
       const key = method === "resources/list" ? "resources" : "resourceTemplates";
       const items = page.uris.map((uri) => ({ [key === "resources" ? "uri" : "uriTemplate"]: uri, name: uri }));
       const next = page.next === undefined ? {} : { nextCursor: page.next };

@@ -5,7 +5,9 @@ import { bodyOf, type HttpServer, serveHttp } from "./http-server.js";
 export type Reply =
   | { result: Record<string, unknown> }
   | { error: { code: number; message: string; data?: unknown } }
-  | { status: number; body?: string };
+  | { status: number; body?: string }
+  /** Never answers. */
+  | "silence";
 
 export type Params = Record<string, unknown>;
 
@@ -19,7 +21,7 @@ export interface ScriptedServer extends HttpServer {
 export async function startScriptedServer(script: {
   capabilities?: Record<string, unknown>;
   reply?: (method: string, params: Params, asked: number) => Reply | undefined;
-  /** The first message on a listen stream. Default: everything asked for is acknowledged. */
+  /** The first message on a listen stream, or "silence". Default: everything asked for is acknowledged. */
   acknowledge?: (filter: Params) => unknown;
   /** Gives events ids, so that the client takes the stream for one it may resume. */
   eventIds?: boolean;
@@ -44,11 +46,14 @@ export async function startScriptedServer(script: {
     if (method === "subscriptions/listen") {
       const asked = params["notifications"] as Params;
       response.writeHead(200, { "content-type": "text/event-stream" });
-      write(response, acknowledgement(id, script.acknowledge ? script.acknowledge(asked) : asked));
+      response.flushHeaders();
+      const honored = script.acknowledge ? script.acknowledge(asked) : asked;
+      if (honored !== "silence") write(response, acknowledgement(id, honored));
       return;
     }
     const asked = requests.filter((earlier) => earlier.method === method).length;
     const reply = method === "server/discover" ? discovery(script.capabilities) : script.reply?.(method, params, asked);
+    if (reply === "silence") return;
     if (reply && "status" in reply) return void response.writeHead(reply.status).end(reply.body);
     const answer = reply ?? { error: { code: -32601, message: "not scripted" } };
     const complete =
