@@ -65,8 +65,8 @@ export function segmentKey(uri: string): string {
  *   segment; bytes that are no UTF-8 stay encoded;
  * - control characters and outer white space vanish, `\` is `/` (as in the URL standard);
  * - Unicode is in NFC;
- * - `.` and `..` are resolved within the path, never above the authority (RFC 3986, section 5.2.4); repeated and trailing slashes of
- *   the path vanish, and so does an empty authority: `file:///a//b/` and `file:/a/b` meet;
+ * - `.` and `..` are resolved within the path, never above the authority (RFC 3986, section 5.2.4); repeated and
+ *   trailing slashes of the path vanish, and so does an empty authority: `file:///a//b/` and `file:/a/b` meet;
  * - scheme and authority are lower-case. For the schemes of the URL standard the host is that standard's (IDNA, numeric
  *   addresses), without credentials and default port.
  *
@@ -155,7 +155,10 @@ function decodeUntilStable(key: string): string {
     .normalize("NFC");
 }
 
-/** Takes a triplet off the end of the stack and returns its character, or none for a control; bytes above ASCII wait for their sequence. */
+/**
+ * Takes a triplet off the end of the stack and returns its character, or none for a control. Bytes above ASCII stay until
+ * their sequence is decoded as a whole.
+ */
 function takeDecoded(stack: string[]): string | undefined {
   if (stack.at(-3) !== "%") return undefined;
   const triplet = stack.slice(-3).join("");

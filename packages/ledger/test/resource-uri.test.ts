@@ -97,21 +97,19 @@ describe("the match key", () => {
   });
 
   it("takes linear time on a long hostile URI", () => {
-    const nested = `c://x/%${"25".repeat(500_000)}41`;
+    const nested = `c://x/%${"25".repeat(100_000)}41`;
     expect(matchKey(nested)).toBe("c/://x/A/");
-    expect(matchKey(`c:${"/".repeat(1_000_000)}x`)).toBe("c/:/x/");
-    expect(matchKey(`c://x/${"a/../".repeat(200_000)}y${" ".repeat(100_000)}z`)).toMatch(/^c\/:\/\/x\/y +z\/$/);
+    expect(matchKey(`c:${"/".repeat(200_000)}x`)).toBe("c/:/x/");
+    expect(matchKey(`c://x/${"a/../".repeat(50_000)}y${" ".repeat(100_000)}z`)).toMatch(/^c\/:\/\/x\/y +z\/$/);
   });
 });
 
 describe("the segment key", () => {
-  it("differs for different resource keys (F10)", () => {
-    const text = fc.string({ unit: fc.constantFrom("a", "b", ":", "/", "?", "#"), maxLength: 8 });
-    fc.assert(
-      fc.property(text, text, (one, other) => {
-        expect(segmentKey(one) === segmentKey(other)).toBe(resourceKey(one) === resourceKey(other));
-      }),
-      { numRuns: 2_000 },
-    );
+  it("differs for different resource keys, for all texts of up to six delimiters and letters (F10)", () => {
+    const texts = [""];
+    for (const text of texts) if (text.length < 6) texts.push(..."a:/?".split("").map((next) => text + next));
+    expect(texts).toHaveLength(5461);
+    expect(new Set(texts.map(resourceKey)).size).toBe(texts.length);
+    expect(new Set(texts.map(segmentKey)).size).toBe(texts.length);
   });
 });
