@@ -44,10 +44,9 @@ describe("embedded vector store on PGlite", () => {
   test("an id written again is overwritten, never doubled, even within one batch", async () => {
     const store = storeOf("upsert");
     await store.addDocuments([new Document({ pageContent: "price 100" })], { ids: [ID_1] });
-    await store.addDocuments(
-      [new Document({ pageContent: "price 110" }), new Document({ pageContent: "price 120" })],
-      { ids: [ID_1, ID_1] },
-    );
+    await store.addDocuments([new Document({ pageContent: "price 110" }), new Document({ pageContent: "price 120" })], {
+      ids: [ID_1, ID_1],
+    });
     const found = await store.similaritySearch("price", 10);
     expect(found).toEqual([new Document({ id: ID_1, pageContent: "price 120", metadata: {} })]);
     await store.delete({ ids: [ID_1] });
@@ -109,14 +108,24 @@ describe("embedded vector store on PGlite", () => {
   test("vectors of another length than the collection's are refused, by a store that starts later too", async () => {
     await storeOf("space").addDocuments([new Document({ id: ID_1, pageContent: "card" })]);
     const mismatch = { code: "embeddings_mismatch", message: expect.stringContaining("1024") as string };
-    await expect(storeOf("space").addVectors([[1, 0]], [new Document({ pageContent: "card" })])).rejects.toMatchObject(mismatch);
+    await expect(storeOf("space").addVectors([[1, 0]], [new Document({ pageContent: "card" })])).rejects.toMatchObject(
+      mismatch,
+    );
     await expect(storeOf("space").similaritySearchVectorWithScore([1, 0], 1)).rejects.toMatchObject(mismatch);
   });
 
   test("a batch with one impossible vector leaves nothing behind", async () => {
     const documents = [ID_1, ID_2].map((id) => new Document({ id, pageContent: "card" }));
     await storeOf("atomic").delete({ ids: [ID_1, ID_2] });
-    await expect(storeOf("atomic").addVectors([[1, 0], [Number.NaN, 0]], documents)).rejects.toThrow();
+    await expect(
+      storeOf("atomic").addVectors(
+        [
+          [1, 0],
+          [Number.NaN, 0],
+        ],
+        documents,
+      ),
+    ).rejects.toThrow();
     expect(await storeOf("atomic").present([ID_1, ID_2])).toEqual([]);
   });
 

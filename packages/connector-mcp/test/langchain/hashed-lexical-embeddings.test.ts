@@ -7,7 +7,8 @@ const PLAN_CARDS = {
   basic: "# Basic plan\n\nThe basic plan is 10 EUR per month. It has 5 GB of storage and support by e-mail.",
   pro: "# Pro plan\n\nThe pro plan is 25 EUR per month. It has 100 GB of storage and support by telephone.",
   enterprise: "# Enterprise plan\n\nThe price is agreed with you. What does it contain? Everything the others do.",
-  returns: "# Returns\n\nWhat do you do when the thing does not work? You can send it back within 30 days, at our cost.",
+  returns:
+    "# Returns\n\nWhat do you do when the thing does not work? You can send it back within 30 days, at our cost.",
 };
 
 async function rank(question: string, texts: Record<string, string>): Promise<string[]> {
@@ -47,7 +48,15 @@ describe("hashed lexical embeddings", () => {
   });
 
   test("every vector has 1024 dimensions and length 1, even without a word in the text", async () => {
-    for (const vector of await embeddings.embedDocuments(["", " \n", "!?", "the", "a plan", "価格", "x".repeat(50_000)])) {
+    for (const vector of await embeddings.embedDocuments([
+      "",
+      " \n",
+      "!?",
+      "the",
+      "a plan",
+      "価格",
+      "x".repeat(50_000),
+    ])) {
       expect(vector).toHaveLength(1024);
       expect(dot(vector, vector)).toBeCloseTo(1, 9);
     }
@@ -74,7 +83,11 @@ describe("hashed lexical embeddings", () => {
   });
 
   test("words of a script without spaces are found inside a sentence", async () => {
-    const cards = { basic: "基本プランは月額千円です", pro: "上級プランは月額三千円です", returns: "返品は三十日以内にお願いします" };
+    const cards = {
+      basic: "基本プランは月額千円です",
+      pro: "上級プランは月額三千円です",
+      returns: "返品は三十日以内にお願いします",
+    };
     expect((await rank("返品", cards))[0]).toBe("returns");
     expect((await rank("基本", cards))[0]).toBe("basic");
   });

@@ -68,11 +68,13 @@ export class MemoryStore extends VectorStore {
 /** Ignores the ids it is given, as LangChain's own in-memory store does, and tells nobody. */
 export class IdIgnoringStore extends MemoryStore {
   override async addVectors(vectors: number[][], documents: DocumentInterface[]) {
-    return super.addVectors(
-      vectors,
-      documents.map(({ pageContent, metadata }) => ({ pageContent, metadata })),
-      { ids: documents.map(() => crypto.randomUUID()) },
-    ).then(() => []);
+    return super
+      .addVectors(
+        vectors,
+        documents.map(({ pageContent, metadata }) => ({ pageContent, metadata })),
+        { ids: documents.map(() => crypto.randomUUID()) },
+      )
+      .then(() => []);
   }
 }
 

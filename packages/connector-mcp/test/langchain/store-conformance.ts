@@ -108,7 +108,7 @@ export function describeStoreAdapter(name: string, open: () => Promise<OpenedSto
     });
 
     test("text keeps quotes, line ends, every script and U+0000", async () => {
-      const text = "it's \"quoted\" \\ {a,b}\r\n\t日本語 😀 \u001a \u001a0 before\u0000after";
+      const text = 'it\'s "quoted" \\ {a,b}\r\n\t日本語 😀 \u001a \u001a0 before\u0000after';
       const refs = await write(await entriesOf([text]));
       const [hit] = await store.search(await embeddings.embedQuery(text), 1);
       expect(hit?.pageContent).toBe(text);
