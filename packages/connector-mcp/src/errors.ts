@@ -21,6 +21,8 @@ import { FencelineError } from "@fenceline/ledger";
  * | `config_invalid` | the configuration has wrong fields; the message names each | correct the named fields |
  * | `queue_unreachable` | the queue's Redis or PostgreSQL does not answer | check address, network and credentials |
  * | `job_payload_invalid` | a job's data does not fit the queue's published schema | correct the program that added the job |
+ * | `resources_not_offered` | a server declares no resources capability: its source is unknown, never empty | see the server's settings, or remove the source |
+ * | `index_unknown` | no index of that name is configured, or several are and none was named | name one of the configured indexes |
  * | `pool_closed` | a worker pool was used after `close()` | start another |
  * | `asker_missing` | a retrieval names nobody who asks | pass `configurable: { asker: ["user:…", "group:…"] }` |
  * | `store_unsuitable` | a vector store cannot keep ids, delete by them or say which it holds; the message says which | choose another store, or write an adapter |
@@ -48,6 +50,8 @@ export type ConnectorErrorCode =
   | "config_invalid"
   | "queue_unreachable"
   | "job_payload_invalid"
+  | "resources_not_offered"
+  | "index_unknown"
   | "pool_closed"
   | "asker_missing"
   | "store_unsuitable"

@@ -69,10 +69,8 @@ const grant = z
     error: "exactly one of uri, prefix and everything",
   });
 
-/** A store made by the program itself: a LangChain `VectorStore`, or an adapter for one. */
-export interface StoreInstance {
-  readonly delete: unknown;
-}
+/** A store made by the program itself: a LangChain `VectorStore` with a `present` method, or a `StoreAdapter`. */
+export type StoreInstance = object;
 
 const isObjectWith = (value: unknown, ...methods: string[]): boolean =>
   typeof value === "object" &&
@@ -83,7 +81,9 @@ const store = z.union(
   [
     z.literal("embedded"),
     z.strictObject({ type: z.literal("pgvector"), address: ledgerAddress() }),
-    z.custom<StoreInstance>((value) => isObjectWith(value, "delete")),
+    z.custom<StoreInstance>(
+      (value) => isObjectWith(value, "delete", "addVectors") || isObjectWith(value, "remove", "write"),
+    ),
   ],
   { error: '"embedded", { "type": "pgvector", "address": "file:… or postgres://…" } or, in code, a store' },
 );
@@ -100,6 +100,12 @@ const index = z.strictObject({
   embeddingsName: z.string().min(1).optional(),
   /** Raised to have the index built anew beside the serving one (`reindex`). */
   version: z.int().positive().default(1),
+  /** In code: a LangChain text splitter. Without one, texts are cut by MIME type. */
+  splitter: z
+    .custom<{ splitText(text: string): Promise<string[]> }>((value) => isObjectWith(value, "splitText"), {
+      error: "a text splitter",
+    })
+    .optional(),
   /** In characters. */
   chunkSize: z.int().positive().default(1_000),
   chunkOverlap: z.int().min(0).default(100),

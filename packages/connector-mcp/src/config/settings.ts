@@ -46,8 +46,11 @@ export const settingsSchema = z.strictObject({
   removalFloor: fields.removalFloor.default({ count: 25, share: 0.25 }),
 });
 
-/** Settings one source restates. It has no defaults: what is left out is taken from the general ones. */
-export const ownSettingsSchema = z.strictObject(fields).partial();
+/**
+ * Settings one source restates. There are no defaults here: what is left out is taken from the general ones. The intervals
+ * of reading belong to the ledger, which serves all sources alike.
+ */
+export const ownSettingsSchema = z.strictObject(fields).omit({ pollMs: true, rereadMs: true }).partial();
 
 /** All settings, with their defaults filled in. */
 export type Settings = z.output<typeof settingsSchema>;

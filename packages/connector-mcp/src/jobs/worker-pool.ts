@@ -1,13 +1,249 @@
+/**
+ * A pool puts the parts together: sessions that hold sources, workers that take jobs, the reconciler that wakes them when
+ * nobody did, and the end of all of it.
+ */
+import { randomUUID } from "node:crypto";
+import { hostname } from "node:os";
+import type { Ledger, LedgerStatus, Wake } from "@fenceline/ledger";
+import { type Logger, pino } from "pino";
+import { configuredSources } from "../config/configured-sources.js";
 import { connectorError } from "../errors.js";
-import type { WorkerPool, WorkerPoolOptions } from "./worker-pool-options.js";
+import { pause } from "./backoff.js";
+import { withDeadline } from "./deadline.js";
+import { Indexer } from "./indexer.js";
+import { JobProcessors } from "./job-processors.js";
+import { Purger } from "./purger.js";
+import { type JobQueues, openQueues, QUEUE_KINDS } from "./queues.js";
+import { Reconciler } from "./reconciler.js";
+import { registerConfiguration } from "./register-configuration.js";
+import { SourceSessions } from "./source-sessions.js";
+import { Wakes } from "./wakes.js";
+import type { PoolStats, WorkerPool, WorkerPoolOptions } from "./worker-pool-options.js";
+
+const DEFAULT_CLOSE_DEADLINE_MS = 10_000;
+const RECONCILE_MS = 1_000;
+/** While somebody waits for a pool to be idle, it looks this often. */
+const IDLE_LOOK_MS = 100;
 
 /**
  * Starts the workers of a configuration on a ledger, and resolves when they take work. Several pools, in one process or
  * many, share the work of one ledger; each (source, reader) is held by one of them at a time.
  *
- * @throws {FencelineError} `queue_unreachable`, and the ledger's own errors. A source that cannot be reached is no error
- * here: it is tried again, and shows in `stats()` and the ledger's status.
+ * @throws {FencelineError} `queue_unreachable`, and the ledger's own errors. A source or store that cannot be reached is
+ * no error here: it is tried again, and shows in `stats()` and the ledger's status.
  */
-export async function startWorkers(_options: WorkerPoolOptions): Promise<WorkerPool> {
-  throw connectorError("pool_closed", "to be built");
+export async function startWorkers(options: WorkerPoolOptions): Promise<WorkerPool> {
+  const logger = options.logger ?? pino({ name: "fenceline", level: "info" }, pino.destination({ fd: 2, sync: true }));
+  const queues = options.mode === "purge_only" ? undefined : await queuesOf(options, logger);
+  const pool = new Pool(options, queues, logger);
+  try {
+    await pool.start();
+    return pool;
+  } catch (error) {
+    await pool.close({ deadlineMs: 2_000 });
+    throw error;
+  }
+}
+
+function queuesOf({ config, ledger, queue }: WorkerPoolOptions, logger: Logger): Promise<JobQueues> {
+  return openQueues({
+    queue: queue ?? config.queue,
+    prefix: config.queuePrefix,
+    database: ledger.database,
+    onError: (error) => logger.warn({ err: error }, "the queue's connection failed"),
+  });
+}
+
+class Pool implements WorkerPool {
+  readonly owner = `${hostname()} ${process.pid} ${randomUUID().slice(0, 8)}`;
+  readonly #ledger: Ledger;
+  readonly #stop = new AbortController();
+  readonly #sessions = new SourceSessions();
+  readonly #indexer: Indexer;
+  readonly #purger: Purger;
+  readonly #wakes: Wakes | undefined;
+  readonly #processors: JobProcessors | undefined;
+  #registered: Promise<void> = Promise.resolve();
+  #reconciler: Reconciler | undefined;
+  #listening: { close(): Promise<void> } | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(
+    private readonly options: WorkerPoolOptions,
+    private readonly queues: JobQueues | undefined,
+    private readonly logger: Logger,
+  ) {
+    const { ledger, config } = options;
+    const progress = options.onProgress ?? (() => undefined);
+    const signal = this.#stop.signal;
+    this.#ledger = ledger;
+    this.#indexer = new Indexer({
+      ledger,
+      config,
+      logger,
+      signal,
+      countsOf: (source, reader) => this.#sessions.countsOf(source, reader),
+      onProgress: (done, total) => progress({ phase: "index", done, total }),
+    });
+    this.#purger = new Purger({
+      ledger,
+      indexes: this.#indexer.indexes,
+      logger,
+      signal,
+      onProgress: (done) => progress({ phase: "purge", done, total: done }),
+    });
+    if (!queues) return;
+    this.#wakes = new Wakes(queues, (wake) => this.#doWithoutQueue(wake));
+    this.#processors = new JobProcessors({
+      ledger,
+      sessions: this.#sessions,
+      indexer: this.#indexer,
+      purger: this.#purger,
+      wakes: this.#wakes,
+    });
+  }
+
+  async start(): Promise<void> {
+    const { config } = this.options;
+    if (this.queues && this.#processors) {
+      await registerConfiguration(this.#ledger, config);
+      this.#registered = this.#indexer.register();
+      const sources = configuredSources(config).length;
+      const concurrency = { read: sources, discovery: sources, index: this.#indexer.names.length, purge: 8 };
+      for (const kind of QUEUE_KINDS) {
+        await this.queues.work(kind, this.#processors[kind], { concurrency: Math.max(1, concurrency[kind]) });
+      }
+      this.#startSessions();
+    }
+    this.#listening = await this.#ledger.onWake((wake) => this.#woken(wake));
+    this.#reconciler = new Reconciler({
+      ledger: this.#ledger,
+      intervalMs: RECONCILE_MS,
+      logger: this.logger,
+      wake: (status, revocations) => this.#reconcile(status, revocations),
+    });
+    if (!this.queues) void this.#purger.sweep();
+  }
+
+  stats(): PoolStats {
+    return { sources: this.#sessions.counts.map((counts) => counts.snapshot()) };
+  }
+
+  async idle({ timeoutMs }: { readonly timeoutMs: number }): Promise<"idle" | "timed_out"> {
+    const deadline = performance.now() + timeoutMs;
+    for (;;) {
+      if (this.#closing) throw connectorError("pool_closed", "the pool was closed");
+      if (await this.#isIdle()) return "idle";
+      if (performance.now() >= deadline) return "timed_out";
+      await pause(IDLE_LOOK_MS, this.#stop.signal);
+    }
+  }
+
+  close({ deadlineMs = DEFAULT_CLOSE_DEADLINE_MS }: { readonly deadlineMs?: number } = {}): Promise<void> {
+    this.#closing ??= this.#close(deadlineMs);
+    return this.#closing;
+  }
+
+  #startSessions(): void {
+    const { config, mode = "serve", onProgress = () => undefined } = this.options;
+    if (mode === "purge_only") return;
+    for (const source of configuredSources(config)) {
+      const { name, reader } = source;
+      this.#sessions.start({
+        ledger: this.#ledger,
+        source,
+        owner: this.owner,
+        mode,
+        logger: this.logger.child({ source: name, reader }),
+        onProgress,
+        wake: {
+          read: () => this.#wakes?.read(name, reader),
+          discovery: () => this.#wakes?.discovery(name, reader),
+          index: () => this.#wakeIndexes(),
+        },
+      });
+    }
+  }
+
+  #wakeIndexes(): void {
+    for (const name of this.#indexer.names) this.#wakes?.index(name);
+  }
+
+  /** Another process announced something. */
+  #woken(wake: Wake): void {
+    if (this.#closing) return;
+    switch (wake.kind) {
+      case "revocation":
+        if (this.#wakes) this.#wakes.purge();
+        else void this.#purger.sweep();
+        return;
+      case "read":
+        void this.#sessions.get(wake.source, wake.reader)?.drainReads();
+        return;
+      case "discovery":
+        void this.#sessions.get(wake.source, wake.reader)?.discover();
+        return;
+      case "index":
+        this.#wakes?.index(wake.index);
+        return;
+      default:
+        wake satisfies never;
+    }
+  }
+
+  /** The queue did not take it. */
+  #doWithoutQueue(wake: Parameters<ConstructorParameters<typeof Wakes>[1]>[0]): void {
+    if (this.#closing) return;
+    if (wake.kind === "index") void this.#processors?.indexed(wake.index);
+    else if (wake.kind === "purge") void this.#purger.sweep();
+    else this.#woken(wake);
+  }
+
+  #reconcile(status: LedgerStatus, revocationsToAdvance: readonly number[]): void {
+    if (this.#closing) return;
+    const purging = revocationsToAdvance.length > 0 || status.waiting.purging > 0;
+    if (!this.#wakes) {
+      if (purging) void this.#purger.sweep();
+      return;
+    }
+    for (const { name, reader, due, holder } of status.sources) {
+      const session = this.#sessions.get(name, reader);
+      if (!session) continue;
+      if (holder === undefined) session.poke();
+      else if (due > 0) this.#wakes.read(name, reader);
+    }
+    if (status.waiting.indexing > 0) this.#wakeIndexes();
+    if (purging) this.#wakes.purge();
+  }
+
+  async #isIdle(): Promise<boolean> {
+    await this.#registered;
+    const { mode = "serve" } = this.options;
+    if (mode === "once") await this.#sessions.finished();
+    const { waiting, sources } = await this.#ledger.status();
+    const due = sources
+      .filter(({ name, reader }) => mode === "serve" && this.#sessions.get(name, reader) !== undefined)
+      .reduce((sum, source) => sum + source.due, 0);
+    // In mode `once` what fails would be tried again later by a worker; it is reported instead of waited for.
+    const gaveUp = mode === "once";
+    const indexing = waiting.indexing > 0 && !(gaveUp && this.#indexer.failing);
+    const purging = waiting.purging > 0 && !(gaveUp && this.#purger.failing.length > 0);
+    if (indexing) this.#wakeIndexes();
+    if (purging) this.#wakes?.purge();
+    return due === 0 && !indexing && !purging && (await this.#ledger.revocationsToAdvance()).length === 0;
+  }
+
+  async #close(deadlineMs: number): Promise<void> {
+    this.#stop.abort();
+    await this.#reconciler?.stop();
+    const ending = Promise.allSettled([
+      this.#listening?.close(),
+      this.#sessions.stop(),
+      this.queues?.close({ deadlineMs }),
+      this.#registered,
+    ]).then(() => this.#indexer.close());
+    await withDeadline(ending, deadlineMs + 2_000).catch((error: unknown) => {
+      this.logger.error({ err: error }, "not everything ended in time");
+    });
+  }
 }

@@ -1,0 +1,85 @@
+/**
+ * Two complete scans in succession, and what they agree on (S4). Scans are recorded page by page in the ledger, which
+ * compares them; here is only the walking, the trying again, and the reason when it comes to nothing.
+ */
+import type { PublishResult } from "@fenceline/ledger";
+import { scanToEnd } from "../mcp/resource-scan.js";
+import { Backoff, pause } from "./backoff.js";
+import type { SourceContext } from "./source-context.js";
+
+/** Bounds of a list that never ends (S2), well above the million resources that are supported. */
+const BUDGETS = { pages: 100_000, entries: 2_000_000, bytes: 4 * 1024 ** 3 };
+
+export type CatalogOutcome =
+  | Extract<PublishResult, { outcome: "published" }>
+  | { readonly outcome: "unsettled"; readonly resources: number; readonly discovered: number }
+  /** Nothing may be concluded from it, least of all that anything was removed (S8, S9). */
+  | { readonly outcome: "unknown"; readonly reason: string; readonly message: string }
+  | { readonly outcome: "session_lost" };
+
+type ScanResult = { readonly scanId: number } | Extract<CatalogOutcome, { outcome: "unknown" | "session_lost" }>;
+
+/** Walks the source's list until two scans agree, or `scanAttempts` pairs did not. */
+export async function reconcileCatalog(context: SourceContext): Promise<CatalogOutcome> {
+  const { ledger, lease, settings, signal } = context;
+  const backoff = new Backoff({ minMs: 100, maxMs: 5_000 });
+  let first: number | undefined;
+  let lastPair: { first: number; second: number } | undefined;
+  let failure: CatalogOutcome = { outcome: "unknown", reason: "not_tried", message: "no scan was made" };
+
+  for (let attempt = 1; attempt <= settings.scanAttempts; attempt += 1) {
+    if (attempt > 1) await pause(backoff.next(), signal);
+    if (signal.aborted || !lease.held) return { outcome: "session_lost" };
+    const scans = await scanPair(context, first);
+    first = undefined;
+    if ("outcome" in scans) {
+      if (scans.outcome === "session_lost" || isFinal(scans)) return scans;
+      failure = scans;
+      continue;
+    }
+    lastPair = scans;
+    const { removalFloor: floor, reviewMs } = settings;
+    const result = await ledger.publishCatalog(lease.session, { ...scans, floor, reviewMs });
+    if (result.outcome === "published") return result;
+    if (result.outcome === "session_lost") return { outcome: "session_lost" };
+    context.logger.info({ attempt, outcome: result.outcome }, "the scans do not agree yet");
+    // The later of two differing scans may agree with the next; after a list_changed neither counts (S4).
+    if (result.outcome === "differing") first = scans.second;
+  }
+  if (!lastPair) return failure;
+  return { outcome: "unsettled", ...(await ledger.publishUnsettled(lease.session, lastPair)) };
+}
+
+async function scanPair(
+  context: SourceContext,
+  known: number | undefined,
+): Promise<{ first: number; second: number } | Exclude<ScanResult, { scanId: number }>> {
+  const first = known === undefined ? await scanOnce(context) : { scanId: known };
+  if ("outcome" in first) return first;
+  const second = await scanOnce(context);
+  return "outcome" in second ? second : { first: first.scanId, second: second.scanId };
+}
+
+async function scanOnce({ ledger, lease, connection, signal, onProgress }: SourceContext): Promise<ScanResult> {
+  const begun = await ledger.beginScan(lease.session);
+  if (begun === "session_lost") return { outcome: "session_lost" };
+  const { scanId } = begun;
+  let entries = 0;
+  const end = await scanToEnd(connection, { kind: "resources", budgets: BUDGETS, signal }, async (page) => {
+    await ledger.recordScanPage(lease.session, scanId, page);
+    entries += page.entries.length;
+    onProgress({ phase: "scan", done: entries, total: entries });
+  });
+  if (end.verdict === "COMPLETE") {
+    await ledger.finishScan(lease.session, scanId, { complete: true });
+    return { scanId };
+  }
+  await ledger.finishScan(lease.session, scanId, { complete: false, verdict: "INCOMPLETE", reason: end.reason });
+  if (end.reason === "session_lost" || end.reason === "aborted") return { outcome: "session_lost" };
+  return { outcome: "unknown", reason: end.reason, message: end.message };
+}
+
+/** Trying again at once would bring the same answer. */
+function isFinal({ reason }: { readonly reason: string }): boolean {
+  return ["capability_absent", "not_offered", "unauthorized", "forbidden"].includes(reason);
+}

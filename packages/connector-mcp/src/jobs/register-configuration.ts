@@ -1,0 +1,27 @@
+import { createHash } from "node:crypto";
+import type { Grant, Ledger } from "@fenceline/ledger";
+import type { FencelineConfig } from "../config/config-schema.js";
+import { type ConfiguredEndpoint, configuredSources } from "../config/configured-sources.js";
+
+/** Brings sources and configured grants of the ledger up to the configuration; a grant that left it is withdrawn (G1). */
+export async function registerConfiguration(ledger: Ledger, config: FencelineConfig): Promise<void> {
+  const sources = configuredSources(config);
+  for (const { name, endpoint, settings } of sources) {
+    await ledger.registerSource({ name, endpointDigest: digestOf(endpoint), stalenessMs: settings.stalenessMs });
+  }
+  await ledger.replaceConfiguredGrants(
+    [...new Set(sources.map(({ name }) => name))],
+    config.grants.filter(({ source }) => sources.some(({ name }) => name === source)).map(grantOf),
+  );
+}
+
+function grantOf({ source, reader, audience, uri, prefix }: FencelineConfig["grants"][number]): Grant {
+  const scope = uri !== undefined ? { uri } : prefix !== undefined ? { prefix } : ({ everything: true } as const);
+  return { source, reader, audience, scope };
+}
+
+/** Of what is reached, never of the credentials it is reached with: those change and may differ between readers. */
+function digestOf(endpoint: ConfiguredEndpoint): Uint8Array {
+  const place = "url" in endpoint ? [endpoint.url] : [endpoint.command, ...(endpoint.args ?? [])];
+  return createHash("sha256").update(JSON.stringify(place)).digest();
+}

@@ -1,0 +1,220 @@
+/**
+ * The holder of one (source, reader): takes its session, connects, finds resources, subscribes and reads, for as long as
+ * the lease stands; then tries to take it again.
+ *
+ * Invariants:
+ * 1. Nothing is written after the lease is lost: everything that writes shares one signal, and the ledger refuses the rest.
+ * 2. One connection at a time. When it ends, what was pushed through it is unverified before another is tried (U4).
+ * 3. Discovery and reading run once each at a time; asked for while they run, they run once more.
+ */
+import { FencelineError, type Ledger } from "@fenceline/ledger";
+import type { Logger } from "pino";
+import type { ConfiguredSource } from "../config/configured-sources.js";
+import { connectSource, type SourceConnection } from "../mcp/source-connection.js";
+import { aborted, Backoff, pause } from "./backoff.js";
+import { problemOf } from "./problem.js";
+import { SessionLease } from "./session-lease.js";
+import type { SourceContext } from "./source-context.js";
+import { SourceCounts } from "./source-counts.js";
+import { type SourceWakes, SourceWork } from "./source-work.js";
+import type { PoolMode, PoolProgress } from "./worker-pool-options.js";
+
+/** Connections tried under one lease before another process may have a go. */
+const TRIES_PER_LEASE = 3;
+/** A standby looks again at least this often, whatever the holder's lease says. */
+const MAX_STANDBY_MS = 30_000;
+
+export interface SourceSessionOptions {
+  readonly ledger: Ledger;
+  readonly source: ConfiguredSource;
+  readonly owner: string;
+  readonly mode: Exclude<PoolMode, "purge_only">;
+  readonly logger: Logger;
+  readonly onProgress: (progress: PoolProgress) => void;
+  /** Wakes whoever holds this source, through the queue. */
+  readonly wake: SourceWakes;
+}
+
+export class SourceSession {
+  readonly counts: SourceCounts;
+  /** Resolves when the session has ended for good; in mode `once`, when everything was tried. Never rejects. */
+  readonly finished: Promise<void>;
+  readonly #stop = new AbortController();
+  #poked = new AbortController();
+  #work: SourceWork | undefined;
+
+  constructor(private readonly options: SourceSessionOptions) {
+    this.counts = new SourceCounts(options.source.name, options.source.reader);
+    this.finished = this.#run();
+  }
+
+  /** This process holds the session and its connection stands. */
+  get holding(): boolean {
+    return this.#work !== undefined;
+  }
+
+  /** Tries at once to take the session, if this process does not have it and waits for its turn. */
+  poke(): void {
+    this.#poked.abort();
+  }
+
+  /** Sends the reads that are due; `not_holding`: somebody else has to. */
+  async drainReads(): Promise<"drained" | "stopped" | "not_holding"> {
+    return (await this.#work?.drainReads()) ?? "not_holding";
+  }
+
+  /** Scans the list and brings what is new under subscription; `not_holding`: somebody else has to. */
+  async discover(): Promise<string> {
+    return (await this.#work?.discover()) ?? "not_holding";
+  }
+
+  /** Ends connection and session. Never rejects. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.finished;
+  }
+
+  async #run(): Promise<void> {
+    const backoff = new Backoff({ minMs: 500, maxMs: 30_000 });
+    while (!this.#stop.signal.aborted) {
+      try {
+        if ((await this.#takeAndHold()) === "done") return;
+        backoff.reset();
+      } catch (error) {
+        this.#problem(error);
+      }
+      await this.#wait(backoff.next());
+    }
+  }
+
+  /** `done`: mode `once` has nothing more to do. */
+  async #takeAndHold(): Promise<"done" | "lost"> {
+    const { ledger, source, owner, mode, logger } = this.options;
+    const request = { source: source.name, reader: source.reader, owner, leaseMs: source.settings.leaseMs };
+    const taken = await SessionLease.take(ledger, request);
+    if (taken.outcome === "held") {
+      if (mode === "once") {
+        await this.#handOver();
+        return "done";
+      }
+      logger.debug({ holder: taken.owner }, "the session is held elsewhere");
+      const untilFree = taken.expiresAt.getTime() - Date.now();
+      await this.#wait(Math.min(MAX_STANDBY_MS, Math.max(100, untilFree)));
+      return "lost";
+    }
+    const { lease } = taken;
+    try {
+      logger.info({ session: lease.session.sessionId }, "session taken");
+      return await this.#hold(lease);
+    } finally {
+      await lease.end();
+    }
+  }
+
+  /** Connects, works until the connection ends, and connects again, while the lease stands. */
+  async #hold(lease: SessionLease): Promise<"done" | "lost"> {
+    const { mode } = this.options;
+    const signal = AbortSignal.any([this.#stop.signal, lease.lost]);
+    const watched = new Map<string, number>();
+    const backoff = new Backoff({ minMs: 250, maxMs: 5_000 });
+    while (!signal.aborted && backoff.failures < TRIES_PER_LEASE) {
+      try {
+        const end = await this.#connectAndWork(lease, watched, signal, () => backoff.reset());
+        if (end === "done") return "done";
+      } catch (error) {
+        if (!signal.aborted) await this.#failed(lease, error);
+      }
+      await pause(backoff.next(), signal);
+    }
+    return mode === "once" ? "done" : "lost";
+  }
+
+  async #connectAndWork(
+    lease: SessionLease,
+    watched: Map<string, number>,
+    signal: AbortSignal,
+    onWorking: () => void,
+  ): Promise<"done" | "lost"> {
+    const { ledger, source, logger, mode, wake } = this.options;
+    this.#progress({ phase: "connect", done: 0, total: 1 });
+    const connection = await this.#connect(signal);
+    const ended = new AbortController();
+    void connection.closed.then(({ reason }) => {
+      if (reason !== "local") logger.warn({ reason }, "connection ended");
+      ended.abort();
+    });
+    const context: SourceContext = {
+      ledger,
+      lease,
+      connection,
+      settings: source.settings,
+      counts: this.counts,
+      logger,
+      onProgress: (progress) => this.#progress(progress),
+      signal: AbortSignal.any([signal, ended.signal]),
+    };
+    const work = new SourceWork(context, watched, wake);
+    try {
+      await ledger.recordCapabilities(lease.session, negotiatedBy(connection));
+      this.counts.era = connection.era;
+      this.counts.resolved();
+      this.#progress({ phase: "connect", done: 1, total: 1 });
+      logger.info({ era: connection.era, ...connection.capabilities }, "connected");
+      this.#work = work;
+      if (mode === "once") {
+        await work.runOnce();
+        return context.signal.aborted ? "lost" : "done";
+      }
+      await work.start();
+      onWorking();
+      await aborted(context.signal);
+      return "lost";
+    } finally {
+      this.#work = undefined;
+      await work.stop();
+      await connection.close();
+    }
+  }
+
+  #connect(signal: AbortSignal): Promise<SourceConnection> {
+    const { source, logger } = this.options;
+    return connectSource(source.endpoint, { signal, onProblem: (problem) => logger.debug(problem) });
+  }
+
+  /** A running worker has this source: it is asked to do what `once` would have done. */
+  async #handOver(): Promise<void> {
+    const { ledger, source, logger } = this.options;
+    logger.info("another worker holds this source and is asked to scan and read it");
+    for (const kind of ["discovery", "read"] as const) {
+      await ledger.announce({ kind, source: source.name, reader: source.reader });
+    }
+  }
+
+  /** Waits, unless poked or stopped. */
+  async #wait(durationMs: number): Promise<void> {
+    if (this.#poked.signal.aborted) this.#poked = new AbortController();
+    await pause(durationMs, AbortSignal.any([this.#poked.signal, this.#stop.signal]));
+  }
+
+  /** A refused credential leaves what was read before unverified; it revokes nothing (P7). */
+  async #failed(lease: SessionLease, error: unknown): Promise<void> {
+    this.#problem(error);
+    if (!(error instanceof FencelineError) || error.code !== "source_unauthorized") return;
+    const { ledger } = this.options;
+    await ledger.suspendScope(lease.session, error.message).catch((failure: unknown) => this.#problem(failure));
+  }
+
+  #problem(error: unknown): void {
+    const problem = problemOf(error);
+    this.counts.problem(problem);
+    this.options.logger.warn({ code: problem.code }, problem.message);
+  }
+
+  #progress(progress: Omit<PoolProgress, "source">): void {
+    this.options.onProgress({ source: this.options.source.name, ...progress });
+  }
+}
+
+function negotiatedBy({ era, protocolVersion, server, capabilities }: SourceConnection) {
+  return { era, protocolVersion, ...capabilities, ...(server && { server }) };
+}

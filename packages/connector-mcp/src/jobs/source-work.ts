@@ -1,0 +1,181 @@
+/**
+ * What is done over one connection: keep the catalogue, keep the subscriptions, read what is due, and know when to look
+ * again. Wakes go through the queue, so that they show there; the reading itself stays with the holder of the session.
+ */
+import { connectorError } from "../errors.js";
+import { type CatalogOutcome, reconcileCatalog } from "./catalog-walk.js";
+import { problemOf } from "./problem.js";
+import { type DrainEnd, ReadDrain } from "./read-drain.js";
+import { SingleFlight } from "./single-flight.js";
+import type { SourceContext } from "./source-context.js";
+import { SubscriptionStream } from "./subscription-stream.js";
+import { WakeTimer } from "./wake-timer.js";
+
+/** `list_changed` notifications within this time of the first lead to one discovery (S9). */
+const LIST_CHANGED_WINDOW_MS = 250;
+/** After a catalogue that could not be had or did not settle. */
+const RETRY_DISCOVERY_MS = 15_000;
+/** After a drain that was stopped by a failure, and the longest wait for a read that is due at an unknown time. */
+const RETRY_READS_MS = 5_000;
+const LOOK_AGAIN_MS = 60_000;
+/** Versions accepted within this time of the first are indexed by one job, or few. */
+const INDEX_WINDOW_MS = 10;
+const PAGE = 1_000;
+
+export interface SourceWakes {
+  read(): void;
+  discovery(): void;
+  index(): void;
+}
+
+export class SourceWork {
+  readonly #reads: ReadDrain;
+  readonly #stream: SubscriptionStream;
+  readonly #discovering = new SingleFlight(() => this.#discover());
+  readonly #draining = new SingleFlight(() => this.#drain());
+  readonly #readTimer: WakeTimer;
+  readonly #discoveryTimer: WakeTimer;
+  readonly #indexTimer: WakeTimer;
+
+  constructor(
+    private readonly context: SourceContext,
+    watched: Map<string, number>,
+    wake: SourceWakes,
+  ) {
+    this.#indexTimer = new WakeTimer(wake.index);
+    this.#reads = new ReadDrain(context, () => this.#indexTimer.within(INDEX_WINDOW_MS));
+    this.#readTimer = new WakeTimer(wake.read);
+    this.#discoveryTimer = new WakeTimer(wake.discovery);
+    this.#stream = new SubscriptionStream(context, watched, {
+      onReadsDue: (inMs) => this.#readTimer.within(inMs),
+      onListChanged: () => this.#discoveryTimer.within(LIST_CHANGED_WINDOW_MS),
+    });
+  }
+
+  /** Opens the stream, then walks the list: what changes meanwhile is announced on it (S4). */
+  async start(): Promise<void> {
+    this.#requireResources();
+    await this.#stream.open();
+    await this.discover();
+    await this.drainReads();
+  }
+
+  /** Scans and reads everything once, without subscribing (mode `once`). */
+  async runOnce(): Promise<void> {
+    this.#requireResources();
+    await this.discover();
+    const uris = await this.#putOnTimer();
+    if ((await this.#reads.drainDue()) === "stopped") return;
+    const unread = uris.filter(({ subscriptionId }) => !this.#reads.read.has(subscriptionId));
+    await this.#reads.drainUris(unread.map(({ uri }) => uri));
+    await this.#reads.drainDue();
+  }
+
+  discover(): Promise<CatalogOutcome["outcome"]> {
+    return this.#discovering.run();
+  }
+
+  drainReads(): Promise<DrainEnd> {
+    return this.#draining.run();
+  }
+
+  /** Ends timers and stream. What is in flight ends by the context's signal. Never rejects. */
+  async stop(): Promise<void> {
+    this.#readTimer.clear();
+    this.#discoveryTimer.clear();
+    this.#indexTimer.clear();
+    await this.#stream.close();
+    await this.#discovering.settled();
+    await this.#draining.settled();
+  }
+
+  async #drain(): Promise<DrainEnd> {
+    const end = await this.#reads.drainDue();
+    if (this.context.signal.aborted) return end;
+    this.#readTimer.within(end === "stopped" ? RETRY_READS_MS : await this.#millisecondsToNextRead());
+    return end;
+  }
+
+  async #millisecondsToNextRead(): Promise<number> {
+    const { ledger, lease, logger } = this.context;
+    try {
+      const next = await ledger.millisecondsToNextRead(lease.session);
+      return Math.min(next ?? LOOK_AGAIN_MS, LOOK_AGAIN_MS);
+    } catch (error) {
+      logger.warn({ err: error }, "the next read is unknown");
+      return RETRY_READS_MS;
+    }
+  }
+
+  async #discover(): Promise<CatalogOutcome["outcome"]> {
+    const { ledger, lease, settings, counts, logger, signal } = this.context;
+    let outcome: CatalogOutcome;
+    try {
+      outcome = await reconcileCatalog(this.context);
+      this.#note(outcome);
+      const unauthorized = outcome.outcome === "unknown" && outcome.reason === "unauthorized";
+      if (unauthorized) await ledger.suspendScope(lease.session, "listing was answered 401");
+      if (outcome.outcome !== "session_lost" && outcome.outcome !== "unknown") await this.#stream.watchNew();
+    } catch (error) {
+      counts.problem(problemOf(error));
+      logger.warn({ err: error }, "discovery failed");
+      outcome = { outcome: "unknown", reason: "failed", message: String(error) };
+    }
+    if (!signal.aborted) {
+      const settled = outcome.outcome === "published";
+      this.#discoveryTimer.within(settled ? settings.reviewMs : Math.min(settings.reviewMs, RETRY_DISCOVERY_MS));
+    }
+    return outcome.outcome;
+  }
+
+  #note(outcome: CatalogOutcome): void {
+    const { counts, logger } = this.context;
+    switch (outcome.outcome) {
+      case "published":
+        counts.scan = { verdict: outcome.verdict, resources: outcome.resources };
+        counts.resolved();
+        logger.info({ ...outcome }, "catalogue published");
+        if (outcome.held) {
+          const message = `${outcome.vanished} resources vanished at once; their removal is held back (fenceline removals)`;
+          counts.problem({ code: "removal_held", message });
+        }
+        return;
+      case "unsettled":
+        counts.scan = { verdict: "UNSETTLED", resources: outcome.resources };
+        counts.problem({ code: "catalog_unsettled", message: "the list changed with every scan" });
+        return;
+      case "unknown":
+        counts.scan ??= { verdict: "INCOMPLETE", resources: 0 };
+        counts.problem({ code: `scan_${outcome.reason}`, message: outcome.message });
+        logger.warn({ reason: outcome.reason }, `the list could not be had: ${outcome.message}`);
+        return;
+      case "session_lost":
+        return;
+      default:
+        outcome satisfies never;
+    }
+  }
+
+  /** Unknown, never empty (S9). @throws {FencelineError} `resources_not_offered` */
+  #requireResources(): void {
+    if (this.context.connection.capabilities.resources) return;
+    throw connectorError("resources_not_offered", "the server declares no resources capability");
+  }
+
+  /** Every subscription of this source becomes a polled one. */
+  async #putOnTimer(): Promise<{ uri: string; subscriptionId: number }[]> {
+    const { ledger, lease, counts } = this.context;
+    const all: { uri: string; subscriptionId: number }[] = [];
+    for (;;) {
+      const afterId = all.at(-1)?.subscriptionId;
+      const after = afterId === undefined ? {} : { afterId };
+      const page = await ledger.subscriptionsToOpen(lease.session, { limit: PAGE, ...after });
+      const ids = page.map(({ subscriptionId }) => subscriptionId);
+      await ledger.activateSubscriptions(lease.session, { shard: 0, pushed: [], polled: ids });
+      all.push(...page.map(({ uri, subscriptionId }) => ({ uri, subscriptionId })));
+      if (page.length < PAGE) break;
+    }
+    counts.polled = all.length;
+    return all;
+  }
+}
