@@ -1,3 +1,10 @@
+import type { Queryable } from "./database/database.js";
+import { assert } from "./errors.js";
+import { call, fenceOf, storableText } from "./fenced-call.js";
+import { lineageIdOf } from "./lineage-id.js";
+import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
+import { keyDigest, resourceParameters, resourceRow } from "./resource-rows.js";
+import { resourceKey } from "./resource-uri.js";
 import type { Session } from "./sessions.js";
 
 export type ReadReason = "first" | "notified" | "stream_opened" | "timer" | "vanished" | "reopened" | "demand";
@@ -85,4 +92,159 @@ export interface ReadLedger {
       readonly message?: string;
     }[],
   ): Promise<{ readonly subscriptionId: number; readonly ordinal: number; readonly outcome: SettleOutcome }[]>;
+}
+
+/** Fenced reads; see `ReadLedger`. The rules are in `functions/reads.sql` and `functions/settled-reads.sql`. */
+export function readLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): ReadLedger {
+  return {
+    async issueDueReads(session, { limit, leaseMs }) {
+      return issuedReads(database, "select * from fenceline.issue_due_reads($1, $2, $3, $4, $5)", [
+        ...fenceOf(session),
+        limit,
+        leaseMs,
+        timing.polledIntervalMs,
+      ]);
+    },
+
+    async issueReads(session, { uris, reason, leaseMs }) {
+      return issuedReads(database, "select * from fenceline.issue_reads($1, $2, $3, $4, $5, $6)", [
+        ...fenceOf(session),
+        session.sourceId,
+        uris.map((uri) => keyDigest(resourceKey(uri))),
+        reason,
+        leaseMs,
+      ]);
+    },
+
+    async millisecondsToNextRead(session) {
+      const parameters = [...fenceOf(session), timing.polledIntervalMs];
+      const ms = await call<number | null>(database, "fenceline.milliseconds_to_next_read($1, $2, $3)", parameters);
+      return ms ?? undefined;
+    },
+
+    async acceptResourceVersions(session, answers) {
+      if (answers.length === 0) return [];
+      assertOnePerSubscription(answers);
+      const rows = await database.query<AcceptedRow>(ACCEPT, [
+        ...fenceOf(session),
+        session.sourceId,
+        ...answerParameters(answers),
+        ...partParameters(session, answers),
+        timing.polledIntervalMs,
+        timing.pushedIntervalMs,
+        timing.jitter,
+      ]);
+      return rows.map(({ subscription_id: subscriptionId, ordinal, outcome, version_ordinal }) => ({
+        subscriptionId,
+        ordinal,
+        outcome,
+        ...(version_ordinal === null ? {} : { lineageId: lineageIdOf(subscriptionId, version_ordinal) }),
+      }));
+    },
+
+    async settleReads(session, reads) {
+      if (reads.length === 0) return [];
+      assertOnePerSubscription(reads);
+      const rows = await database.query<SettledRow>(SETTLE, [
+        ...fenceOf(session),
+        reads.map((read) => read.subscriptionId),
+        reads.map((read) => read.ordinal),
+        reads.map((read) => read.requestId),
+        reads.map((read) => read.as),
+        reads.map((read) => (read.message === undefined ? null : storableText(read.message))),
+        timing.retryMs,
+        timing.retryMaxMs,
+        timing.jitter,
+        timing.notFoundSpacingMs,
+        timing.removalFloorCount,
+        timing.removalFloorShare,
+      ]);
+      return rows.map(({ subscription_id: subscriptionId, ordinal, outcome }) => ({
+        subscriptionId,
+        ordinal,
+        outcome,
+      }));
+    },
+  };
+}
+
+const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(25)})`;
+const SETTLE = `select * from fenceline.settle_reads(${placeholders(13)})`;
+
+interface AcceptedRow {
+  readonly subscription_id: number;
+  readonly ordinal: number;
+  readonly outcome: AcceptOutcome;
+  readonly version_ordinal: number | null;
+}
+
+interface SettledRow {
+  readonly subscription_id: number;
+  readonly ordinal: number;
+  readonly outcome: SettleOutcome;
+}
+
+function placeholders(count: number): string {
+  return Array.from({ length: count }, (_, index) => `$${index + 1}`).join(", ");
+}
+
+/** In one statement the second of two answers would be lost without a receipt. */
+function assertOnePerSubscription(reads: readonly { readonly subscriptionId: number }[]): void {
+  const distinct = new Set(reads.map((read) => read.subscriptionId));
+  assert(distinct.size === reads.length, "One call takes one read of each subscription.");
+}
+
+async function issuedReads(database: Queryable, text: string, values: readonly unknown[]): Promise<IssuedRead[]> {
+  const rows = await database.query<{
+    subscription_id: number;
+    ordinal: number;
+    request_id: string;
+    uri: string;
+    generation: number;
+    reason: ReadReason;
+  }>(text, values);
+  return rows.map(({ subscription_id: subscriptionId, request_id: requestId, ...rest }) => ({
+    subscriptionId,
+    requestId,
+    ...rest,
+  }));
+}
+
+function answerParameters(answers: readonly ReadAnswer[]): unknown[] {
+  return [
+    answers.map((answer) => answer.subscriptionId),
+    answers.map((answer) => answer.ordinal),
+    answers.map((answer) => answer.requestId),
+    answers.map((answer) => Buffer.from(answer.digest)),
+    answers.map((answer) => answer.mimeType ?? null),
+    answers.map((answer) => answer.parts.reduce((sum, part) => sum + sizeOf(part), 0)),
+  ];
+}
+
+function partParameters(session: Session, answers: readonly ReadAnswer[]): unknown[] {
+  const parts = answers.flatMap((answer) =>
+    answer.parts.map((part, position) => ({
+      part,
+      position,
+      subscriptionId: answer.subscriptionId,
+      row: resourceRow(session.sourceId, part.uri),
+    })),
+  );
+  for (const { part } of parts) {
+    assert((part.text === undefined) !== (part.bytes === undefined), `The part ${part.uri} is text or bytes.`);
+  }
+  return [
+    parts.map((each) => each.subscriptionId),
+    parts.map((each) => each.position),
+    parts.map((each) => each.row.keyDigest),
+    parts.map((each) => storableText(each.part.uri)),
+    parts.map((each) => each.part.mimeType ?? null),
+    parts.map((each) => (each.part.text === undefined ? null : storableText(each.part.text))),
+    parts.map((each) => (each.part.bytes === undefined ? null : Buffer.from(each.part.bytes))),
+    ...resourceParameters(parts.map((each) => each.row)),
+  ];
+}
+
+function sizeOf(part: ReadPart): number {
+  return part.bytes?.byteLength ?? Buffer.byteLength(part.text ?? "");
 }

@@ -1,3 +1,8 @@
+import type { Queryable } from "./database/database.js";
+import { assert } from "./errors.js";
+import { call, fenceOf, storableText } from "./fenced-call.js";
+import { unknownSource } from "./subjects.js";
+
 /** A source as the ledger knows it. */
 export interface SourceRegistration {
   readonly name: string;
@@ -11,6 +16,7 @@ export interface SourceRegistration {
 export interface Session {
   readonly sessionId: number;
   readonly scopeId: number;
+  readonly sourceId: number;
   readonly source: string;
   readonly reader: string;
   readonly generation: number;
@@ -53,3 +59,66 @@ export interface SessionLedger {
   suspendScope(session: Session, cause: string): Promise<void>;
   resumeScope(session: Session): Promise<void>;
 }
+
+/** The sessions of a ledger; see `SessionLedger`. The rules are in `functions/sessions.sql`. */
+export function sessionLedger(database: Queryable): SessionLedger {
+  return {
+    async registerSource({ name, endpointDigest, stalenessMs }) {
+      await database.query("select fenceline.register_source($1, $2, $3)", [
+        name,
+        endpointDigest ? Buffer.from(endpointDigest) : null,
+        stalenessMs ?? null,
+      ]);
+    },
+
+    async openSession({ source, reader, owner, leaseMs }) {
+      assert(
+        Number.isInteger(leaseMs) && leaseMs > 0,
+        `A lease takes a positive number of milliseconds, not ${leaseMs}.`,
+      );
+      const [row] = await database.query<OpenSessionRow>("select * from fenceline.open_session($1, $2, $3, $4)", [
+        source,
+        reader,
+        owner,
+        leaseMs,
+      ]);
+      assert(row !== undefined, "open_session answers with one row.");
+      switch (row.outcome) {
+        case "source_unknown":
+          throw unknownSource(source);
+        case "held":
+          return { outcome: "held", owner: row.owner, expiresAt: row.expires_at };
+        case "opened": {
+          const { session_id: sessionId, scope_id: scopeId, source_id: sourceId, generation } = row;
+          return { outcome: "opened", session: { sessionId, scopeId, sourceId, source, reader, generation, leaseMs } };
+        }
+      }
+    },
+
+    async heartbeat(session) {
+      return call<"held" | "lost">(database, "fenceline.heartbeat($1, $2)", fenceOf(session));
+    },
+
+    async endSession(session) {
+      await call(database, "fenceline.end_session($1, $2)", fenceOf(session));
+    },
+
+    async recordCapabilities(session, negotiated) {
+      const parameters = [...fenceOf(session), JSON.stringify(negotiated)];
+      await call(database, "fenceline.record_capabilities($1, $2, $3)", parameters);
+    },
+
+    async suspendScope(session, cause) {
+      await call(database, "fenceline.suspend_scope($1, $2, $3)", [...fenceOf(session), storableText(cause)]);
+    },
+
+    async resumeScope(session) {
+      await call(database, "fenceline.suspend_scope($1, $2, null)", fenceOf(session));
+    },
+  };
+}
+
+type OpenSessionRow =
+  | { outcome: "source_unknown" }
+  | { outcome: "held"; owner: string; expires_at: Date }
+  | { outcome: "opened"; session_id: number; scope_id: number; source_id: number; generation: number };

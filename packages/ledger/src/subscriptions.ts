@@ -1,4 +1,11 @@
+import type { Queryable } from "./database/database.js";
+import { assert } from "./errors.js";
+import { call, fenceOf, inBatches } from "./fenced-call.js";
+import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
+import { keyDigest } from "./resource-rows.js";
+import { matchKey, resourceKey } from "./resource-uri.js";
 import type { Session } from "./sessions.js";
+import { segmentPrefixes } from "./uri-scope.js";
 
 export interface SubscriptionRef {
   readonly subscriptionId: number;
@@ -46,4 +53,127 @@ export interface SubscriptionLedger {
     subscriptionIds: readonly number[],
     answer: "acknowledged" | "unknown",
   ): Promise<void>;
+}
+
+/** Held under the fence at a time (P2). */
+const BATCH = 500;
+
+/** Subscriptions, streams and notifications; see `SubscriptionLedger`. The rules are in `functions/subscriptions.sql`. */
+export function subscriptionLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): SubscriptionLedger {
+  return {
+    async subscriptionsToOpen(session, { limit, afterId = 0 }) {
+      return subscriptionRefs(database, "select * from fenceline.subscriptions_to_open($1, $2, $3, $4)", [
+        ...fenceOf(session),
+        afterId,
+        limit,
+      ]);
+    },
+
+    async openStream(session, shard) {
+      const epoch = await raiseStreamEpoch(database, session, shard, "opened");
+      return epoch === null ? "session_lost" : { epoch };
+    },
+
+    async breakStream(session, shard) {
+      await raiseStreamEpoch(database, session, shard, "broken");
+    },
+
+    async activateSubscriptions(session, { shard, pushed, polled }) {
+      assert(
+        new Set([...pushed, ...polled]).size === pushed.length + polled.length,
+        "A subscription is either pushed or polled, and named once.",
+      );
+      const modes = [...pushed.map((id) => ({ id, pushed: true })), ...polled.map((id) => ({ id, pushed: false }))];
+      for (const batch of inBatches(modes, BATCH)) {
+        await call(database, "fenceline.activate_subscriptions($1, $2, $3, $4, $5)", [
+          ...fenceOf(session),
+          shard,
+          batch.filter((mode) => mode.pushed).map((mode) => mode.id),
+          batch.filter((mode) => !mode.pushed).map((mode) => mode.id),
+        ]);
+      }
+    },
+
+    async recordNotifications(session, uris, { windowMs = timing.notificationWindowMs } = {}) {
+      const distinct = [...new Set(uris)];
+      const outcomes: { uri: string; outcome: NotificationOutcome }[] = [];
+      for (const batch of inBatches(distinct, BATCH)) {
+        outcomes.push(...(await recordNotificationBatch(database, session, batch, windowMs)));
+      }
+      return outcomes;
+    },
+
+    async beginUnsubscribe(session, uris) {
+      return subscriptionRefs(database, "select * from fenceline.begin_unsubscribe($1, $2, $3, $4)", [
+        ...fenceOf(session),
+        session.sourceId,
+        uris.map((uri) => keyDigest(resourceKey(uri))),
+      ]);
+    },
+
+    async settleUnsubscribe(session, subscriptionIds, answer) {
+      const parameters = [...fenceOf(session), subscriptionIds, answer === "acknowledged"];
+      await call(database, "fenceline.settle_unsubscribe($1, $2, $3, $4)", parameters);
+    },
+  };
+}
+
+async function subscriptionRefs(
+  database: Queryable,
+  text: string,
+  values: readonly unknown[],
+): Promise<SubscriptionRef[]> {
+  const rows = await database.query<{ subscription_id: number; uri: string; generation: number }>(text, values);
+  return rows.map(({ subscription_id: subscriptionId, uri, generation }) => ({ subscriptionId, uri, generation }));
+}
+
+/** Under the exclusive fence only the epoch rises; what follows for each subscription comes after, in batches. */
+async function raiseStreamEpoch(
+  database: Queryable,
+  session: Session,
+  shard: number,
+  event: "opened" | "broken",
+): Promise<number | null> {
+  const epoch = await call<number | null>(database, "fenceline.raise_stream_epoch($1, $2, $3, $4)", [
+    ...fenceOf(session),
+    shard,
+    event === "broken",
+  ]);
+  for (let after: number | null = epoch === null ? null : 0; after !== null; ) {
+    after = await call<number | null>(database, "fenceline.make_shard_due($1, $2, $3, $4, $5)", [
+      ...fenceOf(session),
+      shard,
+      after,
+      BATCH,
+    ]);
+  }
+  return epoch;
+}
+
+async function recordNotificationBatch(
+  database: Queryable,
+  session: Session,
+  uris: readonly string[],
+  windowMs: number,
+): Promise<{ uri: string; outcome: NotificationOutcome }[]> {
+  const prefixes = uris.flatMap((uri, place) => enclosingMatchKeys(uri).map((prefix) => ({ place, prefix })));
+  const rows = await database.query<{ place: number; outcome: NotificationOutcome }>(
+    "select * from fenceline.record_notifications($1, $2, $3, $4, $5, $6, $7, $8)",
+    [
+      ...fenceOf(session),
+      session.sourceId,
+      uris.map((_, place) => place),
+      uris.map((uri) => keyDigest(resourceKey(uri))),
+      prefixes.map((each) => each.place),
+      prefixes.map((each) => each.prefix),
+      windowMs,
+    ],
+  );
+  return rows.map(({ place, outcome }) => ({ uri: uris[place] as string, outcome }));
+}
+
+/** Match keys of the resources a URI is or lies below (U11): spelled another way, they are still what was changed. */
+function enclosingMatchKeys(uri: string): string[] {
+  const key = matchKey(uri);
+  return [...new Set([...segmentPrefixes(key).filter((prefix) => prefix.endsWith("/")), key])];
 }

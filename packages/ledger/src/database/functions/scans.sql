@@ -76,13 +76,18 @@ end $$;
 
 -- Ends a scan. A complete one gets the digest of its set of (resource, spelling, descriptor), built in chunks so that a
 -- million entries need no more memory than a thousand.
---   p_verdict  null: complete; else 'INCOMPLETE' | 'VOID'
---   → 'finished' | 'session_lost' | 'scan_ended'
+-- A snapshot id that is known in this scope with another digest is forged: the scan is VOID, and the extension is distrusted for
+-- the rest of the session, whose later scans count like any other (S3).
+--   p_verdict             null: complete; else 'INCOMPLETE' | 'VOID'; 'VOID' distrusts the extension as well
+--   p_snapshot_id_digest  null: not every page bound one id
+--   → 'complete' | 'proven' | 'void' | 'incomplete' | 'session_lost' | 'scan_ended'
 create or replace function fenceline.finish_scan(
-  p_scope int, p_generation bigint, p_scan bigint, p_verdict fenceline.scan_verdict, p_reason text
+  p_scope int, p_generation bigint, p_scan bigint, p_verdict fenceline.scan_verdict, p_reason text, p_snapshot_id_digest bytea
 ) returns text language plpgsql volatile as $$
 declare
   v_digest bytea;
+  v_verdict fenceline.scan_verdict := p_verdict;
+  v_reason text := p_reason;
 begin
   -- Before the fence: nobody but this session adds to the scan, and a million entries take a second.
   if p_verdict is null then
@@ -98,15 +103,32 @@ begin
   end if;
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
+  if p_verdict is null and p_snapshot_id_digest is not null then
+    if exists (
+      select 1 from fenceline.scan
+      where scope_id = p_scope and snapshot_id_digest = p_snapshot_id_digest and set_digest <> v_digest) then
+      v_verdict := 'VOID';
+      v_reason := 'snapshot_id_forged';
+    elsif not exists (
+      select 1 from fenceline.session
+      where scope_id = p_scope and generation = p_generation and snapshots_distrusted) then
+      v_verdict := 'SNAPSHOT_PROVEN';
+    end if;
+  end if;
+  if v_verdict = 'VOID' then
+    update fenceline.session set snapshots_distrusted = true where scope_id = p_scope and generation = p_generation;
+  end if;
   update fenceline.scan
-  set ended_at = fenceline.now(), set_digest = v_digest, verdict = p_verdict, reason = p_reason
+  set ended_at = fenceline.now(), set_digest = case when v_verdict is distinct from 'VOID' then v_digest end,
+    snapshot_id_digest = case when v_verdict = 'SNAPSHOT_PROVEN' then p_snapshot_id_digest end,
+    verdict = v_verdict, reason = v_reason
   where scan_id = p_scan and scope_id = p_scope and session_generation = p_generation and ended_at is null;
   if not found then return 'scan_ended'; end if;
   insert into fenceline.receipt (scope_id, kind, detail)
   select p_scope, 'scan_finished',
     jsonb_build_object('scan', scan_id, 'entries', entries, 'verdict', verdict, 'reason', reason)
   from fenceline.scan where scan_id = p_scan;
-  return 'finished';
+  return case v_verdict when 'SNAPSHOT_PROVEN' then 'proven' when 'VOID' then 'void' when 'INCOMPLETE' then 'incomplete' else 'complete' end;
 end $$;
 
 --   → 'recorded' | 'session_lost'
@@ -134,6 +156,11 @@ begin
   if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
   select * into v_first from fenceline.scan where scan_id = p_first and scope_id = p_scope;
   select * into v_second from fenceline.scan where scan_id = p_second and scope_id = p_scope;
+  -- A proven snapshot needs no second scan; `list_changed` says that it is no longer the newest, not that it was none.
+  if p_first = p_second then
+    return case when v_second.verdict = 'SNAPSHOT_PROVEN' and v_second.session_generation = p_generation then 'agreed'
+      else 'incomplete' end;
+  end if;
   -- Two scans are successive if the second began after the first ended, both in this session, and no other between them.
   if v_first.set_digest is null or v_second.set_digest is null
     or v_first.session_generation <> p_generation or v_second.session_generation <> p_generation
@@ -243,6 +270,7 @@ begin
 end $$;
 
 -- The last step of a publication: compares once more, weighs what vanished against the floor (S8), and names the catalogue.
+--   p_first = p_second            a proven snapshot
 --   p_floor_count, p_floor_share  more than the greater of both is held back; so is an empty list of three or more
 --   outcome   as compare_scans, 'agreed' having become 'published'
 --   vanished  known, listed before, and absent from both scans; held: they stay as they are
@@ -257,6 +285,7 @@ declare
   v_vanished bigint;
   v_digest bytea;
   v_entries bigint;
+  v_verdict fenceline.scan_verdict := case when p_first = p_second then 'SNAPSHOT_PROVEN' else 'SNAPSHOT_UNPROVEN' end;
   v_held boolean;
 begin
   -- Before the fence: nobody but this session lists or removes.
@@ -279,15 +308,33 @@ begin
   select x.entries into v_entries from fenceline.scan x where x.scan_id = p_second;
   v_held := v_vanished > greatest(p_floor_count, v_known * p_floor_share) or v_entries = 0 and v_known >= 3;
   v_held := fenceline.weigh_removal(p_scope, p_second, v_known, v_vanished, v_digest, v_held, v_now);
-  update fenceline.scan set verdict = 'SNAPSHOT_UNPROVEN' where scan_id in (p_first, p_second) and verdict is null;
+  update fenceline.scan set verdict = v_verdict where scan_id in (p_first, p_second) and verdict is null;
   update fenceline.policy_scope
-  set catalog_scan_id = p_second, catalog_verdict = 'SNAPSHOT_UNPROVEN', catalog_measured_at = v_now,
+  set catalog_scan_id = p_second, catalog_verdict = v_verdict, catalog_measured_at = v_now,
     next_review_at = v_now + fenceline.milliseconds(p_review_ms)
   where scope_id = p_scope;
   insert into fenceline.receipt (scope_id, kind, detail, at)
   values (p_scope, 'catalog_published', jsonb_build_object('first', p_first, 'second', p_second, 'resources', v_entries,
-    'verdict', 'SNAPSHOT_UNPROVEN', 'vanished', v_vanished, 'held', v_held), v_now);
+    'verdict', v_verdict, 'vanished', v_vanished, 'held', v_held), v_now);
   return query select 'published', v_entries, v_vanished, v_held;
+end $$;
+
+-- The last step of an unsettled publication (S4): reported and reviewed, but never the catalogue (S7).
+--   → 'published', or as compare_scans
+create or replace function fenceline.finish_unsettled(
+  p_scope int, p_generation bigint, p_first bigint, p_second bigint, p_review_ms bigint
+) returns text language plpgsql volatile as $$
+declare
+  v_outcome text := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, false);
+  v_now timestamptz := fenceline.now();
+begin
+  if v_outcome <> 'agreed' then return v_outcome; end if;
+  update fenceline.scan set verdict = 'UNSETTLED' where scan_id in (p_first, p_second) and verdict is null;
+  update fenceline.policy_scope
+  set catalog_verdict = 'UNSETTLED', next_review_at = v_now + fenceline.milliseconds(p_review_ms) where scope_id = p_scope;
+  insert into fenceline.receipt (scope_id, kind, detail, at)
+  values (p_scope, 'catalog_unsettled', jsonb_build_object('first', p_first, 'second', p_second), v_now);
+  return 'published';
 end $$;
 
 -- Keeps the one open removal of a scope: another finding ends it, the same one counts as agreement, and a confirmed one is

@@ -25,7 +25,8 @@ end $$;
 -- Takes the session of a source under a reader. Exclusive: whoever is writing under the old generation ends first.
 --   outcome  'opened' | 'held' (owner and expires_at tell by whom and until when) | 'source_unknown'
 create or replace function fenceline.open_session(p_source text, p_reader text, p_owner text, p_lease_ms int)
-returns table (outcome text, session_id bigint, scope_id int, generation bigint, owner text, expires_at timestamptz)
+returns table (
+  outcome text, session_id bigint, scope_id int, source_id int, generation bigint, owner text, expires_at timestamptz)
 language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -37,7 +38,7 @@ declare
 begin
   select s.source_id into v_source from fenceline.source s where s.name = p_source;
   if v_source is null then
-    return query select 'source_unknown', null::bigint, null::int, null::bigint, null::text, null::timestamptz;
+    return query select 'source_unknown', null::bigint, null::int, null::int, null::bigint, null::text, null::timestamptz;
     return;
   end if;
   v_scope := fenceline.ensure_policy_scope(v_source, fenceline.ensure_subject(p_reader));
@@ -47,7 +48,7 @@ begin
   from fenceline.session x join fenceline.policy_scope c on c.scope_id = x.scope_id and c.session_generation = x.generation
   where x.scope_id = v_scope and x.ended_at is null;
   if v_holder.expires_at > v_now then
-    return query select 'held', null::bigint, v_scope, null::bigint, v_holder.owner, v_holder.expires_at;
+    return query select 'held', null::bigint, v_scope, v_source, null::bigint, v_holder.owner, v_holder.expires_at;
     return;
   end if;
   perform fenceline.leave_session(v_scope, v_holder.session_id, v_now);
@@ -60,7 +61,7 @@ begin
   values (v_scope, 'session_opened', jsonb_build_object('generation', v_session.generation, 'owner', p_owner,
     'taken_over_from', v_holder.owner));
   return query
-    select 'opened', v_session.session_id, v_scope, v_session.generation, v_session.owner, v_session.expires_at;
+    select 'opened', v_session.session_id, v_scope, v_source, v_session.generation, v_session.owner, v_session.expires_at;
 end $$;
 
 -- What the end of a session leaves behind, under the exclusive fence: its streams carry nothing any more (U4), and an

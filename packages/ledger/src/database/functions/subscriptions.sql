@@ -174,7 +174,7 @@ begin
     from unnest(p_places) as x (place);
 end $$;
 
--- Freezes the close ordinal of what is of the ACTIVE family (U7); no read is issued after it, and the next version after a
+-- Freezes the close ordinal of what was or may be subscribed at the server (U7); no read is issued after it, and the next version after a
 -- reopening is a new one (F6). Nothing is returned when the session is lost.
 create or replace function fenceline.begin_unsubscribe(p_scope int, p_generation bigint, p_source int, p_key_digests bytea[])
 returns table (subscription_id bigint, uri text, generation bigint) language plpgsql volatile as $$
@@ -195,7 +195,8 @@ begin
       set lifecycle = 'UNSUBSCRIBING', close_ordinal = s.issued_ordinal, close_policy_epoch = c.policy_epoch, digest = null,
         due_at = null, claim_until = null
       from fenceline.policy_scope c
-      where c.scope_id = p_scope and s.subscription_id = any (v_ids) and s.lifecycle = 'ACTIVE'
+      where c.scope_id = p_scope and s.subscription_id = any (v_ids)
+        and s.lifecycle in ('SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
       returning s.subscription_id, s.uri, s.generation, s.close_ordinal),
     noted as (
       insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind)

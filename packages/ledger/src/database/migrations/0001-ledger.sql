@@ -67,6 +67,7 @@ create table fenceline.session (
   server_name text,
   server_version text,
   protocol_version text,
+  snapshots_distrusted boolean not null default false,  -- a snapshot id contradicted itself (S3)
   unique (scope_id, generation)
 );
 
@@ -215,6 +216,7 @@ create table fenceline.scan (
   ended_at timestamptz,
   entries bigint not null default 0,
   set_digest bytea,
+  snapshot_id_digest bytea,                        -- of the id every page bound (S3)
   verdict fenceline.scan_verdict,
   reason text
 );
@@ -238,6 +240,8 @@ create table fenceline.scan_entry (
   ambiguous boolean not null default false,        -- two spellings with different descriptors met in one key (F10)
   primary key (scan_id, resource_id)
 );
+
+create index scan_scope on fenceline.scan (scope_id, scan_id);
 
 -- A removal the floor holds back (S8): carried out by the first settled scan after its confirmation that still agrees.
 create table fenceline.held_removal (
