@@ -210,11 +210,10 @@ class Session {
 
   async run<Row>(text: string, values?: readonly unknown[]): Promise<pg.QueryResult & { rows: Row[] }> {
     try {
-      return (await this.client.query({
-        text,
-        ...(values ? { values: [...values] } : {}),
-        types: rowValueTypes,
-      })) as pg.QueryResult & { rows: Row[] };
+      const config = { text, types: rowValueTypes, ...(values ? { values: [...values] } : {}) };
+      const answer: pg.QueryResult | pg.QueryResult[] = await this.client.query(config);
+      // A text of several statements, possible without values, has an answer for each; its last one counts.
+      return (Array.isArray(answer) ? answer.at(-1) : answer) as pg.QueryResult & { rows: Row[] };
     } catch (error) {
       if (error instanceof FencelineError) throw error;
       switch (failureOf(error)) {

@@ -2,7 +2,7 @@ import pg from "pg";
 import { FencelineError } from "../errors.js";
 
 const INT8 = pg.types.builtins.INT8;
-const INT8_ARRAY = 1016;
+const INT8_ARRAY: number = 1016;
 
 /**
  * Parsers passed with each statement, so that a pool which belongs to the caller keeps its own. PostgreSQL's `bigint`
@@ -24,7 +24,7 @@ type NestedIntegers = (number | null | NestedIntegers)[];
 function parseIntegerArray(text: string): NestedIntegers {
   const toIntegers = (items: NestedText): NestedIntegers =>
     items.map((item) => (item === null ? null : Array.isArray(item) ? toIntegers(item) : toSafeInteger(item)));
-  return toIntegers(pg.types.getTypeParser<NestedText>(INT8_ARRAY, "text")(text));
+  return toIntegers(pg.types.getTypeParser(INT8_ARRAY, "text")(text) as NestedText);
 }
 
 function toSafeInteger(text: string): number {

@@ -1,0 +1,108 @@
+import { once } from "node:events";
+import { rmSync } from "node:fs";
+import { Worker } from "node:worker_threads";
+import { FencelineError } from "../../errors.js";
+import { dataDirectoryIsComplete, type EmbeddedDirectory, prepareDataDirectory } from "./data-directory.js";
+import type { DirectoryLock } from "./directory-lock.js";
+import type { ServerThreadData, ServerThreadOrder, ServerThreadReport } from "./server-thread.js";
+import { makePrivateFolder, socketPathIn } from "./socket-folder.js";
+
+/** The server while this process holds the directory: from taking the lock to giving it up. */
+export class HeldServer {
+  readonly #worker: Worker;
+  readonly #lock: DirectoryLock;
+  /** Resolves when the thread has ended and the lock is free. */
+  readonly ended: Promise<void>;
+  #closing: Promise<void> | undefined;
+
+  private constructor(worker: Worker, lock: DirectoryLock) {
+    this.#worker = worker;
+    this.#lock = lock;
+    this.ended = new Promise((resolve) => {
+      worker.once("exit", () => {
+        lock.release();
+        resolve();
+      });
+    });
+  }
+
+  /**
+   * Opens the database in a thread and serves it.
+   *
+   * @param lock held by this process; released when this fails, and when the server ends
+   * @throws {FencelineError} `directory_incompatible`, `database_unreachable`
+   */
+  static async start(directory: EmbeddedDirectory, socketFolder: string, lock: DirectoryLock): Promise<HeldServer> {
+    let worker: Worker;
+    try {
+      prepareDataDirectory(directory);
+      makePrivateFolder(socketFolder);
+      const socketPath = socketPathIn(socketFolder);
+      rmSync(socketPath, { force: true });
+      worker = startThread({ dataDirectory: directory.dataPath, socketPath, lockPath: directory.lockPath });
+    } catch (error) {
+      lock.release();
+      throw error;
+    }
+    const server = new HeldServer(worker, lock);
+    const report = await nextReport(worker);
+    if (report?.state === "serving") {
+      dataDirectoryIsComplete(directory);
+      worker.unref();
+      return server;
+    }
+    await worker.terminate();
+    await server.ended;
+    const reason = report?.state === "failed" ? report.reason : "its thread ended";
+    throw new FencelineError(
+      "database_unreachable",
+      `The embedded database in ${directory.path} could not be opened: ${reason}`,
+    );
+  }
+
+  /** Lets running turns and the open transaction finish, closes PGlite, gives up the lock, then ends all connections. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    this.#worker.ref();
+    const drained = nextReport(this.#worker);
+    this.#order("drain");
+    await drained;
+    this.#lock.release();
+    this.#order("disconnect");
+    await this.ended;
+  }
+
+  #order(order: ServerThreadOrder): void {
+    this.#worker.postMessage(order);
+  }
+}
+
+function startThread(workerData: ServerThreadData): Worker {
+  return new Worker(new URL("./server-thread.js", import.meta.url), {
+    workerData,
+    name: "fenceline embedded database",
+    // Loaders and flags of the host (a test runner's, a debugger's) are not for this thread.
+    execArgv: [],
+  });
+}
+
+/** The next report of the thread; undefined when it ends or breaks instead. */
+async function nextReport(worker: Worker): Promise<ServerThreadReport | undefined> {
+  const done = new AbortController();
+  const signal = done.signal;
+  try {
+    return await Promise.race([
+      once(worker, "message", { signal }).then(([report]) => report as ServerThreadReport),
+      once(worker, "exit", { signal }).then(() => undefined),
+    ]);
+  } catch (error) {
+    // `once` rejects on the thread's "error" event, whose reason the thread could not report itself.
+    return { state: "failed", reason: error instanceof Error ? error.message : String(error) };
+  } finally {
+    done.abort();
+  }
+}
