@@ -11,10 +11,11 @@ const addressOf = (...schemes: string[]) =>
   });
 
 const ledgerAddress = () => addressOf("file:", "postgres://", "postgresql://");
-const queueAddress = z.union(
-  [z.literal("embedded"), addressOf("redis://", "rediss://", "postgres://", "postgresql://")],
-  { error: '"embedded", redis://… or postgres://…' },
-);
+const queueAddress = z
+  .string()
+  .refine((address) => address === "embedded" || /^(rediss?|postgres(ql)?):\/\//.test(address), {
+    error: '"embedded", redis://… or postgres://…',
+  });
 
 /** Where jobs are queued: `embedded` is the ledger's own database; else a Redis or PostgreSQL address. */
 export type QueueAddress = z.output<typeof queueAddress>;

@@ -1,0 +1,192 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { configuredSources } from "#src/config/configured-sources.js";
+import { defineConfig, loadConfig } from "#src/config/load-config.js";
+
+let folder: string;
+
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), "fenceline-config-"));
+});
+
+afterEach(async () => {
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function fileWith(config: unknown): Promise<string> {
+  const file = join(folder, "fenceline.config.json");
+  await writeFile(file, typeof config === "string" ? config : JSON.stringify(config));
+  return file;
+}
+
+const catalog = { url: "http://127.0.0.1:3000/mcp", reader: "svc:rag" };
+
+describe("a configuration file", () => {
+  test("needs only its sources; every other field has the default the specification names (§9)", async () => {
+    const config = await loadConfig(await fileWith({ mcpServers: { catalog } }), {});
+
+    expect(config.ledger).toBe(`file:${join(folder, ".fenceline")}`);
+    expect(config.queue).toBe("embedded");
+    expect(config.indexes).toEqual({
+      main: { store: "embedded", embeddings: "local", version: 1, chunkSize: 1_000, chunkOverlap: 100 },
+    });
+    expect(config.settings).toMatchObject({
+      stalenessMs: 900_000,
+      pollMs: 60_000,
+      rereadMs: 600_000,
+      scanAttempts: 5,
+      reviewMs: 600_000,
+      maxBodyBytes: 8_388_608,
+      coalesceMs: 100,
+    });
+  });
+
+  test("takes addresses and credentials from the environment, and only in the fields that hold them", async () => {
+    const file = await fileWith({
+      ledger: "postgres://${DB_USER}@127.0.0.1/test",
+      mcpServers: {
+        catalog: { ...catalog, headers: { Authorization: "Bearer ${TOKEN}" }, reader: "svc:${TOKEN}" },
+        local: { command: "serve-${TOKEN}", env: { KEY: "${TOKEN}" }, reader: "svc:rag" },
+      },
+    });
+
+    const config = await loadConfig(file, { DB_USER: "fence", TOKEN: "s3cret" });
+
+    expect(config.ledger).toBe("postgres://fence@127.0.0.1/test");
+    expect(config.mcpServers["catalog"]?.headers).toEqual({ Authorization: "Bearer s3cret" });
+    expect(config.mcpServers["catalog"]?.reader).toBe("svc:${TOKEN}");
+    expect(config.mcpServers["local"]?.command).toBe("serve-${TOKEN}");
+    expect(config.mcpServers["local"]?.env).toEqual({ KEY: "s3cret" });
+  });
+
+  test("that names a variable which is not set is refused with the field and the variable's name", async () => {
+    const file = await fileWith({
+      mcpServers: { catalog: { ...catalog, headers: { Authorization: "Bearer ${CATALOG_TOKEN}" } } },
+    });
+
+    await expect(loadConfig(file, {})).rejects.toMatchObject({
+      code: "config_invalid",
+      message: expect.stringContaining(
+        "mcpServers.catalog.headers.Authorization: environment variable CATALOG_TOKEN is not set",
+      ),
+    });
+  });
+
+  test("with several wrong fields is refused once, naming each with the kind of what is there and never its value", async () => {
+    const secret = "sk-live-0123456789";
+    const file = await fileWith({
+      queue: secret,
+      mcpServers: {
+        catalog: { url: secret, headers: { Authorization: 7 }, reader: "svc:rag" },
+        both: { command: "serve", url: "http://127.0.0.1/", reader: "svc:rag" },
+        nobody: { command: "serve" },
+      },
+      grants: [{ source: "elsewhere", reader: "svc:rag", audience: "group:sales" }],
+      indexes: { main: { store: { type: "pgvector", address: secret }, chunkSise: 5 } },
+      settings: { pollMs: "60s" },
+    });
+
+    const error: unknown = await loadConfig(file, {}).catch((thrown: unknown) => thrown);
+
+    expect(error).toMatchObject({ code: "config_invalid" });
+    const { message } = error as Error;
+    for (const line of [
+      'queue: expected "embedded", redis://… or postgres://…, got string',
+      "mcpServers.catalog.url: expected an address that begins with http:// or https://, got string",
+      "mcpServers.catalog.headers.Authorization: expected string, got number",
+      "mcpServers.both: expected exactly one of command and url, got object",
+      "mcpServers.nobody: expected exactly one of reader and readers, got object",
+      "grants.0: expected exactly one of uri, prefix and everything, got object",
+      "indexes.main.store.address: expected an address that begins with file: or postgres://",
+      "indexes.main.chunkSise: no such field",
+      "settings.pollMs: expected number, got string",
+    ]) {
+      expect(message).toContain(line);
+    }
+    expect(message).not.toContain(secret);
+  });
+
+  test("that is not JSON is refused without quoting it, and one that is missing says how to make one", async () => {
+    const broken = await fileWith('{ "queue": "redis://:hunter2@127.0.0.1" ');
+
+    const error: unknown = await loadConfig(broken, {}).catch((thrown: unknown) => thrown);
+
+    expect(error).toMatchObject({ code: "config_invalid" });
+    expect((error as Error).message).not.toContain("hunter2");
+    await expect(loadConfig(join(folder, "absent.json"), {})).rejects.toMatchObject({
+      code: "config_missing",
+      message: expect.stringContaining("fenceline init"),
+    });
+  });
+});
+
+describe("a configuration in code", () => {
+  test("may hand an index its own embeddings and store, and keeps them as they are", () => {
+    const embeddings = { embedDocuments: async () => [], embedQuery: async () => [] };
+    const store = { kind: "mine", write: async () => undefined, remove: async () => {}, present: async () => [] };
+
+    const config = defineConfig({ mcpServers: { catalog }, indexes: { main: { embeddings, store } } } as never);
+
+    expect(config.indexes["main"]?.embeddings).toBe(embeddings);
+    expect(config.indexes["main"]?.store).toBe(store);
+  });
+
+  test("with a grant of a source that is not configured is refused", () => {
+    const grants = [{ source: "catalogue", reader: "svc:rag", audience: "group:sales", everything: true as const }];
+
+    expect(() => defineConfig({ mcpServers: { catalog }, grants })).toThrow(
+      "grants.0.source: expected a name under mcpServers, got string",
+    );
+  });
+});
+
+describe("the sources of a configuration", () => {
+  test("are one for each reader, each with its own headers laid over the common ones (G1)", () => {
+    const config = defineConfig({
+      mcpServers: {
+        catalog: {
+          url: "http://127.0.0.1:3000/mcp",
+          headers: { "X-Tenant": "a", Authorization: "common" },
+          readers: { "svc:sales": { headers: { Authorization: "sales" } }, "svc:rag": {} },
+        },
+        off: { command: "serve", reader: "svc:rag", disabled: true },
+      },
+    });
+
+    expect(configuredSources(config).map(({ name, reader, endpoint }) => ({ name, reader, endpoint }))).toEqual([
+      {
+        name: "catalog",
+        reader: "svc:sales",
+        endpoint: {
+          url: "http://127.0.0.1:3000/mcp",
+          headers: { "X-Tenant": "a", Authorization: "sales" },
+          requestTimeoutMs: 60_000,
+        },
+      },
+      {
+        name: "catalog",
+        reader: "svc:rag",
+        endpoint: {
+          url: "http://127.0.0.1:3000/mcp",
+          headers: { "X-Tenant": "a", Authorization: "common" },
+          requestTimeoutMs: 60_000,
+        },
+      },
+    ]);
+  });
+
+  test("take from the general settings whatever they do not restate", () => {
+    const config = defineConfig({
+      settings: { coalesceMs: 250, maxBodyBytes: 1_000 },
+      mcpServers: { catalog: { ...catalog, settings: { maxBodyBytes: 2_000 } } },
+    });
+
+    expect(configuredSources(config)[0]?.settings).toMatchObject({
+      coalesceMs: 250,
+      maxBodyBytes: 2_000,
+      stalenessMs: 900_000,
+    });
+  });
+});
