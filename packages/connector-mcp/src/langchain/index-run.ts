@@ -1,6 +1,6 @@
 import { FencelineError, type IndexRef, type IndexWork, type LineageLedger } from "@fenceline/ledger";
 import { type IndexPlan, type PlanOptions, planVersion } from "./index-plan.js";
-import type { IndexWriter } from "./index-writer.js";
+import type { IndexWriter, WrittenVersion } from "./index-writer.js";
 
 /** Chunks after which claimed versions are written, so that the rest of a claim does not wait for a large one. */
 const WRITE_AT_CHUNKS = 256;
@@ -118,9 +118,7 @@ export class IndexRun {
   async #write(slice: readonly IndexPlan[]): Promise<void> {
     if (slice.length === 0) return;
     try {
-      for (const { plan, outcome } of await this.#options.writer.write(slice, this.#options.signal)) {
-        this.#count(plan, outcome);
-      }
+      for (const written of await this.#options.writer.write(slice, this.#options.signal)) this.#count(written);
     } catch (error) {
       this.#storeSilent ||= error instanceof FencelineError && error.code === "store_timeout";
       for (const plan of slice) {
@@ -130,13 +128,13 @@ export class IndexRun {
     }
   }
 
-  #count(plan: IndexPlan, outcome: string): void {
+  #count({ plan, outcome, entries }: WrittenVersion): void {
     if (outcome !== "confirmed") {
       this.#refused += 1;
       return;
     }
     this.#versions += 1;
-    this.#written += plan.added.length;
+    this.#written += entries;
     this.#reused += plan.reused.length;
     for (const { uri, reason } of plan.leftOut) {
       this.#problems.push({ uri, code: "left_out", message: `Not indexed: ${reason}` });
