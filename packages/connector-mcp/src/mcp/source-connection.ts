@@ -2,7 +2,9 @@ import type { FencelineError } from "@fenceline/ledger";
 import {
   Client,
   type JSONRPCMessage,
+  type PriorDiscovery,
   SdkHttpError,
+  type StreamableHTTPClientTransport,
   SUBSCRIPTION_ID_META_KEY,
   type SubscriptionFilter,
   type Transport,
@@ -11,13 +13,13 @@ import {
 import { type ConnectorErrorCode, connectorError } from "../errors.js";
 import { HttpWatch } from "./http-watch.js";
 import type { IgnoredReason } from "./resource-stream.js";
+import type { ServerProcess } from "./server-process.js";
 import {
   type AfterConnectCall,
   describeEndpoint,
   httpTransport,
   redactor,
   type SourceEndpoint,
-  type SourceTransport,
   stdioTransport,
 } from "./source-endpoint.js";
 import { classifyFailure, type FailureKind, failureCode } from "./wire-failure.js";
@@ -118,7 +120,6 @@ const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
 const STDIO_PROBE_TIMEOUT_MS = 20_000;
 const FAREWELL_TIMEOUT_MS = 2_000;
-const EXIT_WITHIN_MS = 300;
 
 /**
  * Connects to a source in whichever era its server speaks, and calls the endpoint's `afterConnect` tools.
@@ -127,9 +128,8 @@ const EXIT_WITHIN_MS = 300;
  * `source_failed`, `request_timeout`, `request_aborted`, `response_invalid`, `after_connect_failed`
  */
 export async function connectSource(endpoint: SourceEndpoint, options: ConnectOptions = {}): Promise<SourceConnection> {
-  const link = new SourceLink(endpoint, options);
+  const link = await openLink(endpoint, options);
   try {
-    await link.shakeHands(options.signal);
     await link.callAfterConnect(endpoint.afterConnect ?? [], options.signal);
   } catch (error) {
     await link.close();
@@ -138,23 +138,40 @@ export async function connectSource(endpoint: SourceEndpoint, options: ConnectOp
   return link;
 }
 
+async function openLink(endpoint: SourceEndpoint, options: ConnectOptions): Promise<SourceLink> {
+  const link = new SourceLink(endpoint, options);
+  try {
+    await link.shakeHands(options.signal);
+    return link;
+  } catch (error) {
+    await link.close();
+    if (!link.processDied) throw error;
+  }
+  // Some servers of the legacy era end on any request that comes before `initialize`, so also on the question for the era.
+  const legacy = new SourceLink(endpoint, options);
+  try {
+    await legacy.shakeHands(options.signal, { kind: "legacy" });
+    return legacy;
+  } catch (error) {
+    await legacy.close();
+    throw error;
+  }
+}
+
 class SourceLink implements SourceConnection, SourceWire {
   readonly client: Client;
   readonly http: HttpWatch | undefined;
   readonly requestTimeoutMs: number;
   readonly closed: Promise<ConnectionEnd>;
 
-  readonly #transport: SourceTransport;
+  readonly #transport: ServerProcess | StreamableHTTPClientTransport;
   readonly #name: string;
   readonly #redact: (text: string) => string;
   readonly #listeners = new Set<SourceListener>();
   readonly #subscriptionIds = new WeakMap<object, SubscriptionId>();
   readonly #resolveClosed: (end: ConnectionEnd) => void;
-  /** Resolves when the transport reports its end: over stdio, when the process is gone. */
-  readonly #gone: Promise<void>;
   #ended: ConnectionEnd | undefined;
-  /** Over stdio: the process was started, so its end must be awaited. */
-  #started = false;
+  #processDied = false;
   #closing: Promise<void> | undefined;
 
   constructor(endpoint: SourceEndpoint, options: ConnectOptions) {
@@ -175,7 +192,7 @@ class SourceLink implements SourceConnection, SourceWire {
       this.http = undefined;
       this.#transport = stdioTransport(endpoint, { maxMessageBytes, onStderr: options.onStderr });
     }
-    this.#gone = this.#watchTransport();
+    this.#watchTransport();
     this.client = this.#makeClient(options);
   }
 
@@ -209,16 +226,25 @@ class SourceLink implements SourceConnection, SourceWire {
     return this.#ended;
   }
 
+  /** The server's process ended and nobody here had asked for it. */
+  get processDied(): boolean {
+    return this.#processDied;
+  }
+
   get sessionId(): string | undefined {
     return "sessionId" in this.#transport ? this.#transport.sessionId : undefined;
   }
 
-  async shakeHands(signal: AbortSignal | undefined): Promise<void> {
+  async shakeHands(signal: AbortSignal | undefined, prior?: PriorDiscovery): Promise<void> {
     const giveUp = (): void => void this.#transport.close();
     signal?.addEventListener("abort", giveUp, { once: true });
     try {
       signal?.throwIfAborted();
-      await this.client.connect(this.#transport, { timeout: this.requestTimeoutMs, ...(signal && { signal }) });
+      await this.client.connect(this.#transport, {
+        timeout: this.requestTimeoutMs,
+        ...(signal && { signal }),
+        ...(prior && { prior }),
+      });
     } catch (error) {
       throw this.#connectError(error, signal);
     } finally {
@@ -304,7 +330,7 @@ class SourceLink implements SourceConnection, SourceWire {
     this.#resolveClosed(end);
   }
 
-  #watchTransport(): Promise<void> {
+  #watchTransport(): void {
     const send: Transport["send"] = this.#transport.send.bind(this.#transport);
     // The handle that `listen` returns does not tell its subscription id; the request that opens it does.
     this.#transport.send = (message: JSONRPCMessage, sendOptions?: TransportSendOptions) => {
@@ -314,17 +340,10 @@ class SourceLink implements SourceConnection, SourceWire {
       }
       return send(message, sendOptions);
     };
-    const start = this.#transport.start.bind(this.#transport);
-    this.#transport.start = async () => {
-      await start();
-      this.#started = true;
+    this.#transport.onclose = () => {
+      this.#processDied = "isClosing" in this.#transport && !this.#transport.isClosing;
+      this.#end({ reason: "remote" });
     };
-    return new Promise((resolve) => {
-      this.#transport.onclose = () => {
-        resolve();
-        this.#end({ reason: this.#closing ? "local" : "remote" });
-      };
-    });
   }
 
   async #close(): Promise<void> {
@@ -333,25 +352,9 @@ class SourceLink implements SourceConnection, SourceWire {
     if ("terminateSession" in this.#transport && this.sessionId !== undefined) {
       await within(FAREWELL_TIMEOUT_MS, this.#transport.terminateSession());
     }
-    const reminder = this.#remindProcess();
     await this.client.close();
+    // After a failed handshake the client has let go of the transport, which may still be busy ending its process.
     await this.#transport.close();
-    // The SDK kills a stubborn process and does not wait for its end.
-    if (this.#started && this.http === undefined) await this.#gone;
-    clearTimeout(reminder);
-  }
-
-  /** Many servers go on when their input ends; the SDK would give them two seconds. */
-  #remindProcess(): NodeJS.Timeout | undefined {
-    const pid = "pid" in this.#transport ? this.#transport.pid : null;
-    if (pid === null) return undefined;
-    return setTimeout(() => {
-      try {
-        process.kill(pid, "SIGTERM");
-      } catch {
-        // It ended in this very moment.
-      }
-    }, EXIT_WITHIN_MS);
   }
 
   async #callTool(

@@ -1,7 +1,7 @@
-import { StreamableHTTPClientTransport, type Transport } from "@modelcontextprotocol/client";
-import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { connectorError } from "../errors.js";
 import type { Fetch } from "./http-watch.js";
+import { ServerProcess } from "./server-process.js";
 
 /** A tool called once per connection, for servers that must be switched on before they notify. */
 export interface AfterConnectCall {
@@ -55,8 +55,8 @@ function secretsOf(endpoint: SourceEndpoint): string[] {
 export function stdioTransport(
   endpoint: StdioEndpoint,
   options: { maxMessageBytes: number; onStderr?: ((chunk: string) => void) | undefined },
-): StdioClientTransport {
-  const transport = new StdioClientTransport({
+): ServerProcess {
+  const transport = new ServerProcess({
     command: endpoint.command,
     args: [...(endpoint.args ?? [])],
     maxBufferSize: options.maxMessageBytes,
@@ -105,6 +105,3 @@ function validHeaders(headers: Readonly<Record<string, string>>): Record<string,
   }
   return { ...headers };
 }
-
-/** Type of what {@link stdioTransport} and {@link httpTransport} make. */
-export type SourceTransport = Transport & (StdioClientTransport | StreamableHTTPClientTransport);

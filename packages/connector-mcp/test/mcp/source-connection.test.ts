@@ -43,10 +43,11 @@ function stdioEndpoint(mode: string): {
 function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
-    return true;
   } catch {
     return false;
   }
+  // An orphan that ended stays as a zombie where no init process reaps it.
+  return !existsSync(`/proc/${pid}/stat`) || !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
 }
 
 async function failureOf(connecting: Promise<SourceConnection>): Promise<FencelineError> {
@@ -88,6 +89,20 @@ describe("the era of a connection", () => {
   });
 });
 
+describe("how often a server is started", () => {
+  test("once, where it answers the question for its era", async () => {
+    const endpoint = stdioEndpoint("serve");
+    closing(await connectSource(endpoint));
+    expect(endpoint.pids()).toHaveLength(1);
+  });
+
+  test("once more, where it ended on that question, and then it is spoken to as legacy (U2)", async () => {
+    const endpoint = stdioEndpoint("shy");
+    expect(closing(await connectSource(endpoint)).era).toBe("legacy");
+    expect(endpoint.pids()).toHaveLength(2);
+  });
+});
+
 describe("the end of a connection", () => {
   test("a close of ours looks local and is told once", async () => {
     const server = closing(await startModernServer());
@@ -108,6 +123,15 @@ describe("the end of a connection", () => {
   test("a process that ends neither with its input nor on SIGTERM is gone after close too", async () => {
     const endpoint = stdioEndpoint("stubborn");
     const connection = await connectSource(endpoint);
+    await connection.close();
+    expect(endpoint.pids().filter(isAlive)).toEqual([]);
+  });
+
+  test("a server behind a shell, as npx starts it, is gone after close with the shell", async () => {
+    const { command, args, ...endpoint } = stdioEndpoint("stubborn");
+    const line = [command, ...args].map((word) => `'${word}'`).join(" ");
+    const connection = await connectSource({ ...endpoint, command: "sh", args: ["-c", `${line}; exit 0`] });
+    expect(endpoint.pids().filter(isAlive)).toHaveLength(1);
     await connection.close();
     expect(endpoint.pids().filter(isAlive)).toEqual([]);
   });

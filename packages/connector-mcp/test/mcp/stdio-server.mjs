@@ -1,6 +1,7 @@
 // A server of the 2026-07-28 revision on standard input and output, started by the tests as a child process.
 // Appends its process id to PID_FILE, and does as MODE says: `serve`, `silent` (never answers), `stubborn` (serves, and
-// ends neither with its input nor on SIGTERM).
+// ends neither with its input nor on SIGTERM), `shy` (a server of the line before that ends on anything that comes before
+// `initialize`).
 import { appendFileSync } from "node:fs";
 import { McpServer } from "@modelcontextprotocol/server";
 import { serveStdio } from "@modelcontextprotocol/server/stdio";
@@ -9,7 +10,12 @@ const { MODE = "serve", PID_FILE } = process.env;
 if (PID_FILE) appendFileSync(PID_FILE, `${process.pid}\n`);
 console.error("a line on standard error");
 
-if (MODE !== "serve") setInterval(() => {}, 60_000);
+if (MODE === "shy") {
+  process.stdin.once("data", (first) => {
+    if (!first.includes('"method":"initialize"')) process.exit(1);
+  });
+}
+if (MODE === "silent" || MODE === "stubborn") setInterval(() => {}, 60_000);
 if (MODE === "stubborn") process.on("SIGTERM", () => {});
 
 if (MODE !== "silent") {
