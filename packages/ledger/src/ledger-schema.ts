@@ -1,12 +1,10 @@
 import type { Queryable } from "./database/database.js";
+import { inSchema } from "./database/migration-files.js";
 
-/** The schema our statements and function files are written with. */
-export const WRITTEN_SCHEMA = "fenceline";
-
-/** Statements as they run in another schema. Only our own text is changed: values travel as parameters. */
-export function inSchema<Connection extends Queryable>(connection: Connection, schema: string): Queryable {
-  if (schema === WRITTEN_SCHEMA) return connection;
-  return {
-    query: (text, values) => connection.query(text.replaceAll(`${WRITTEN_SCHEMA}.`, `${schema}.`), values),
-  };
+/**
+ * A connection whose statements, written with the literal schema name `fenceline`, run in another schema. Values travel as
+ * parameters and are not touched.
+ */
+export function queryableInSchema(connection: Queryable, schema: string): Queryable {
+  return { query: (text, values) => connection.query(inSchema(text, schema), values) };
 }

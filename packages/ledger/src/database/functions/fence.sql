@@ -46,7 +46,8 @@ create or replace function fenceline.policy_epoch_of(p_subject bigint, p_resourc
   from fenceline.resource r
   join fenceline.revocation v on v.subject_id = p_subject and (v.source_id is null or v.source_id = r.source_id)
   where r.resource_id = p_resource and v.role <> 'audience'
-    and (r.segment_key >= v.key_from and r.segment_key < v.key_to or r.match_key >= v.match_from and r.match_key < v.match_to)
+    and (r.segment_key >= v.key_from and r.segment_key < v.key_to or r.match_key >= v.key_from and r.match_key < v.key_to
+      or r.segment_key >= v.match_from and r.segment_key < v.match_to or r.match_key >= v.match_from and r.match_key < v.match_to)
 $$;
 
 -- Whether the holder may begin something: its generation is the scope's, and its lease stands by the database's clock.
