@@ -36,6 +36,10 @@ export interface OpenQueuesOptions {
   readonly database: Database;
   /** Default `fenceline`. */
   readonly prefix?: string;
+  /** Schema of BullMQ's tables in a PostgreSQL server. Default `bullmq`, as BullMQ's own. */
+  readonly schema?: string;
+  /** How long the queue's database has to answer. Default 10 s. */
+  readonly timeoutMs?: number;
   /** Errors of connections, which BullMQ repairs by itself. */
   readonly onError?: (error: Error) => void;
 }
@@ -77,7 +81,7 @@ export async function openQueues(options: OpenQueuesOptions): Promise<JobQueues>
   const backend = backendOf(options);
   const queues = new Queues(backend, options);
   try {
-    await withDeadline(queues.ready(), OPEN_TIMEOUT_MS);
+    await withDeadline(queues.ready(), options.timeoutMs ?? OPEN_TIMEOUT_MS);
     return queues;
   } catch (cause) {
     await queues.close({ deadlineMs: 1_000 });
@@ -97,14 +101,14 @@ interface Backend {
   close(): Promise<void>;
 }
 
-function backendOf({ queue, database, onError }: OpenQueuesOptions): Backend {
+function backendOf({ queue, database, schema = "bullmq", onError }: OpenQueuesOptions): Backend {
   if (queue === "embedded") {
+    const config = database.connectionOptions as PostgresPoolConfig;
     // The embedded database ignores a connection's search_path, so BullMQ's tables stand where it looks anyway.
-    const schema = database.kind === "embedded" ? "public" : "bullmq";
-    return postgresBackend(database.address, { ...(database.connectionOptions as PostgresPoolConfig), schema });
+    return postgresBackend(database.address, { ...config, schema: database.kind === "embedded" ? "public" : schema });
   }
   if (queue.startsWith("redis")) return redisBackend(queue, onError);
-  return postgresBackend(withoutCredentials(queue), { connectionString: queue, schema: "bullmq" });
+  return postgresBackend(withoutCredentials(queue), { connectionString: queue, schema });
 }
 
 function postgresBackend(name: string, config: PostgresPoolConfig): Backend {
