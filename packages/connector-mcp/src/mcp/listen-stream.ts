@@ -72,23 +72,23 @@ export class ListenStream extends NotificationStream {
     }
   }
 
-  protected async release(): Promise<void> {
+  protected release(): void {
     clearTimeout(this.#renewal);
     const last = this.#current;
     this.#current = undefined;
-    if (last) await this.#retire(last);
+    if (last) this.#retire(last);
   }
 
   async #replace(signal?: AbortSignal): Promise<void> {
     const filter = this.#filter();
     const next = filter && (await this.#open(filter, signal));
     if (this.ended) {
-      if (next) await this.#retire(next);
+      if (next) this.#retire(next);
       throw connectorError("source_lost", "the stream ended while it was being changed");
     }
     const previous = this.#current;
     this.#current = next;
-    if (previous) await this.#retire(previous);
+    if (previous) this.#retire(previous);
     this.#scheduleRenewal(this.options.renewAfterMs ?? RENEW_AFTER_MS);
     this.#breakIfNarrowed(previous);
   }
@@ -116,7 +116,7 @@ export class ListenStream extends NotificationStream {
     for (const uri of honored) this.ignored("acknowledged_unasked", uri);
     if (open.acknowledged.length === 0 && !open.listChanged) {
       // A server ends such a stream at once; that is no break, there was never anything to lose.
-      await this.#retire(open);
+      this.#retire(open);
       return undefined;
     }
     void handle.closed.then((reason) => {
@@ -150,9 +150,10 @@ export class ListenStream extends NotificationStream {
     }
   }
 
-  async #retire(listen: OpenListen): Promise<void> {
+  /** Both ends of it take effect at once; telling the server is a courtesy that a silent server must not turn into a wait. */
+  #retire(listen: OpenListen): void {
     this.#ids.delete(listen.id);
-    await listen.handle.close();
+    void listen.handle.close();
   }
 
   /** A URI that was pushed and no longer is must not go on looking subscribed (U3); the caller opens anew and compares. */

@@ -1,3 +1,4 @@
+import { connectorError } from "../errors.js";
 import type {
   IgnoredReason,
   ResourceStream,
@@ -43,7 +44,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
   protected abstract watch(uris: readonly string[]): Promise<void>;
   protected abstract unwatch(uris: readonly string[]): Promise<UnsubscribeResult>;
   /** Lets go of what the stream holds; called once. */
-  protected abstract release(): Promise<void>;
+  protected abstract release(): void;
 
   get ended(): boolean {
     return this.#ended;
@@ -51,6 +52,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
 
   add(uris: readonly string[]): Promise<string[]> {
     return this.inTurn(async () => {
+      if (this.#ended) throw connectorError("source_lost", "the stream has ended; open a new one");
       const added = uris.filter((uri) => !this.watched.has(uri));
       this.watched.add(added);
       try {
@@ -72,7 +74,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
   async close(): Promise<void> {
     if (this.#ended) return;
     this.#end();
-    await this.release();
+    this.release();
   }
 
   updated(uri: string, subscriptionId: SubscriptionId | undefined): IgnoredReason | undefined {
@@ -100,7 +102,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
   protected break(end: StreamBreak): void {
     if (this.#ended) return;
     this.#end();
-    void this.release();
+    this.release();
     const connectionEnd = this.wire.ended;
     if (connectionEnd?.reason === "local") return;
     const seen = connectionEnd ? { ...end, reason: "connection" as const } : end;

@@ -41,7 +41,7 @@ export class SubscribeStream extends NotificationStream {
   }
 
   get acknowledged(): readonly string[] {
-    return [...this.#acknowledged].filter((uri) => this.watched.has(uri));
+    return this.ended ? [] : [...this.#acknowledged].filter((uri) => this.watched.has(uri));
   }
 
   get listChanged(): boolean {
@@ -84,13 +84,15 @@ export class SubscribeStream extends NotificationStream {
     return { outcome: unknown.length === 0 ? "acknowledged" : "unknown", unknown };
   }
 
-  protected async release(): Promise<void> {
+  protected release(): void {
+    // What is subscribed stays known: it can still be unsubscribed while the session lives (U9).
     this.#unhook?.();
-    this.#acknowledged.clear();
   }
 
   async #findChannel(): Promise<boolean> {
     const { http, sessionId } = this.wire;
+    const { subscribe, listChanged } = this.connection.capabilities;
+    if (!subscribe && !(listChanged && this.options.listChanged)) return false;
     if (!http) return true;
     if (sessionId === undefined) return false;
     this.#unhook = http.onBreak((cause) =>

@@ -331,6 +331,17 @@ describe("the legacy stream", () => {
     expect(told.stream.acknowledged).toEqual(["note://b"]);
   });
 
+  test("after a break of the stream an unsubscription still reaches the session (U9)", async () => {
+    const server = closing(await startLegacyServer());
+    const told = await watching(await connected({ url: server.url }), ["note://a"]);
+    server.cut();
+    await eventually(() => expect(told.ends).toHaveLength(1));
+    expect(told.stream.acknowledged).toEqual([]);
+    expect(await told.stream.unsubscribe(["note://a"])).toEqual({ outcome: "acknowledged", unknown: [] });
+    expect(server.subscribed.size).toBe(0);
+    await expect(told.stream.add(["note://b"])).rejects.toMatchObject({ code: "source_lost" });
+  });
+
   test("an unsubscription that nobody confirms is unknown (U9)", async () => {
     const server = closing(await startLegacyServer());
     const told = await watching(await connected({ url: server.url }), ["note://a"]);
