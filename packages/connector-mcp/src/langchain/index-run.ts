@@ -128,13 +128,13 @@ export class IndexRun {
     }
   }
 
-  #count({ plan, outcome, entries }: WrittenVersion): void {
+  #count({ plan, outcome }: WrittenVersion): void {
     if (outcome !== "confirmed") {
       this.#refused += 1;
       return;
     }
     this.#versions += 1;
-    this.#written += entries;
+    this.#written += plan.added.length;
     this.#reused += plan.reused.length;
     for (const { uri, reason } of plan.leftOut) {
       this.#problems.push({ uri, code: "left_out", message: `Not indexed: ${reason}` });

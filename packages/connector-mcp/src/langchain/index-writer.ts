@@ -19,8 +19,6 @@ import type { StoreEntry } from "./store-adapter.js";
 export interface WrittenVersion {
   readonly plan: IndexPlan;
   readonly outcome: ConfirmOutcome;
-  /** Entries written for it; fewer than planned where a revocation covers a part. */
-  readonly entries: number;
 }
 
 export interface IndexWriterOptions {
@@ -82,11 +80,7 @@ export class IndexWriter {
       })),
     );
     const outcomes = new Map(answers.map(({ lineageId, outcome }) => [lineageId, outcome]));
-    const written = plans.map((plan) => ({
-      plan,
-      outcome: outcomes.get(plan.work.lineageId) ?? "claim_lost",
-      entries: groups.reduce((sum, { plan: of, group }) => sum + (of === plan ? group.entryIds.length : 0), 0),
-    }));
+    const written = plans.map((plan) => ({ plan, outcome: outcomes.get(plan.work.lineageId) ?? "claim_lost" }));
     await this.#removeRefused(written, groups, refs);
     return written;
   }
@@ -146,10 +140,9 @@ export class IndexWriter {
 
   /** Best effort: when either call fails, the purge path still finds the groups after the writer's lease. */
   async #giveUp(groups: readonly IntentGroup[], refs: readonly EntryRef[]): Promise<void> {
-    const recorded = groups.filter((group) => !isRefused(group));
-    if (recorded.length === 0) return;
+    if (groups.length === 0) return;
     const { ledger, store } = this.#options;
-    await Promise.allSettled([ledger.abandonIntents(recorded.map(({ group }) => group.groupId)), store.remove(refs)]);
+    await Promise.allSettled([ledger.abandonIntents(groups.map(({ group }) => group.groupId)), store.remove(refs)]);
   }
 }
 
@@ -158,15 +151,9 @@ function intentsOf(plan: IndexPlan): Intent[] {
   return partIds.map((partId) => ({ plan, partId, chunks: plan.added.filter((chunk) => chunk.partId === partId) }));
 }
 
-/** The ledger refused to record it (a lost claim, a revocation): nothing may be written; confirm says why. */
-function isRefused({ group }: IntentGroup): boolean {
-  return group.entryIds.length === 0;
-}
-
-function entriesOf(intent: IntentGroup, vectors: Map<string, readonly number[]>): StoreEntry[] {
-  if (isRefused(intent)) return [];
-  return intent.chunks.map(({ text, metadata }, position) => ({
-    id: intent.group.entryIds[position] as string,
+function entriesOf({ chunks, group }: IntentGroup, vectors: Map<string, readonly number[]>): StoreEntry[] {
+  return chunks.map(({ text, metadata }, position) => ({
+    id: group.entryIds[position] as string,
     pageContent: text,
     metadata,
     vector: vectors.get(text) as readonly number[],

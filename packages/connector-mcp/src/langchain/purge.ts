@@ -1,6 +1,6 @@
 import { FencelineError, type PurgeClaim, type RevocationLedger } from "@fenceline/ledger";
 import { connectorError } from "../errors.js";
-import type { BoundedStore } from "./bounded-store.js";
+import type { BoundedStore, EntryRef } from "./bounded-store.js";
 import { pause } from "./deadline.js";
 
 /** Groups claimed at once; one is the chunks of one part of one version. */
@@ -35,10 +35,10 @@ export async function purgeStore(options: {
   while (!signal?.aborted) {
     const claims = await ledger.claimPurge({ store: name, limit: CLAIM, leaseMs: LEASE_MS });
     if (claims.length === 0) break;
-    const { gone, left, failure } = await removeAndLook(store, claims, signal);
-    if (gone.length > 0) await ledger.confirmPurge(name, gone, { claim: "absent" });
+    const { gone, left, reappeared, failure } = await removeAndLook(store, claims, signal);
+    if (gone.length > 0) await ledger.confirmPurge(name, gone, { claim: "absent", reappeared });
     groups += gone.length;
-    entries += entriesIn(gone);
+    entries += entriesOf(gone).length;
     if (failure) {
       await ledger.releasePurge(name, left, failure.message);
       return { groups, entries, failure };
@@ -51,6 +51,8 @@ interface Removal {
   /** Groups of which no entry is there. */
   readonly gone: readonly PurgeClaim[];
   readonly left: readonly PurgeClaim[];
+  /** Ids that an earlier sweep had found absent: a write that was still under way then has ended since. */
+  readonly reappeared: readonly string[];
   readonly failure?: FencelineError;
 }
 
@@ -60,22 +62,29 @@ async function removeAndLook(
   signal: AbortSignal | undefined,
 ): Promise<Removal> {
   let left = claims;
+  let reappeared: readonly string[] = [];
   try {
+    reappeared = [...(await store.present(entriesOf(claims.filter((claim) => claim.sweptBefore))))];
     for (const lookAgainAfterMs of [...LOOK_AGAIN_AFTER_MS, undefined]) {
-      const refs = left.flatMap((claim) => claim.entries);
+      const refs = entriesOf(left);
       await store.remove(refs);
       const present = await store.present(refs);
       left = left.filter((claim) => claim.entries.some(({ entryId }) => present.has(entryId)));
-      if (left.length === 0) return { gone: claims, left };
+      if (left.length === 0) return { gone: claims, left, reappeared };
       if (lookAgainAfterMs === undefined || signal?.aborted) break;
       await pause(lookAgainAfterMs, signal);
     }
-    const message = `The store ${store.kind} still shows ${entriesIn(left)} entries or groups of them after they were deleted by id.`;
-    return { gone: without(claims, left), left, failure: connectorError("store_purge_unverified", message) };
+    const message = `The store ${store.kind} still shows ${entriesOf(left).length} entries or groups of them after they were deleted by id.`;
+    return {
+      gone: without(claims, left),
+      left,
+      reappeared,
+      failure: connectorError("store_purge_unverified", message),
+    };
   } catch (error) {
     const failure =
       error instanceof FencelineError ? error : connectorError("store_failed", String(error), { cause: error });
-    return { gone: without(claims, left), left, failure };
+    return { gone: without(claims, left), left, reappeared, failure };
   }
 }
 
@@ -83,6 +92,6 @@ function without(claims: readonly PurgeClaim[], left: readonly PurgeClaim[]): Pu
   return claims.filter((claim) => !left.includes(claim));
 }
 
-function entriesIn(claims: readonly PurgeClaim[]): number {
-  return claims.reduce((sum, claim) => sum + claim.entries.length, 0);
+function entriesOf(claims: readonly PurgeClaim[]): EntryRef[] {
+  return claims.flatMap((claim) => claim.entries);
 }

@@ -12,16 +12,23 @@ class PurgeQueue implements Pick<RevocationLedger, "claimPurge" | "confirmPurge"
   readonly confirmed: number[] = [];
   readonly released: { groups: number[]; failure: string }[] = [];
 
-  add(groupId: number, entries: PurgeClaim["entries"]): void {
-    this.#waiting.push({ groupId, claimToken: crypto.randomUUID(), indexId: 1, entries });
+  readonly reappeared: string[] = [];
+
+  add(groupId: number, entries: PurgeClaim["entries"], sweptBefore = false): void {
+    this.#waiting.push({ groupId, claimToken: crypto.randomUUID(), indexId: 1, sweptBefore, entries });
   }
 
   async claimPurge({ limit }: { limit: number }): Promise<PurgeClaim[]> {
     return this.#waiting.splice(0, limit);
   }
 
-  async confirmPurge(_store: string, claims: readonly PurgeClaim[]): Promise<void> {
+  async confirmPurge(
+    _store: string,
+    claims: readonly PurgeClaim[],
+    { reappeared = [] }: { reappeared?: readonly string[] },
+  ): Promise<void> {
     this.confirmed.push(...claims.map(({ groupId }) => groupId));
+    this.reappeared.push(...reappeared);
   }
 
   async releasePurge(_store: string, claims: readonly PurgeClaim[], failure: string): Promise<void> {
@@ -45,12 +52,13 @@ const purge = (signal?: AbortSignal) =>
     ...(signal && { signal }),
   });
 
-async function written(groupId: number, count: number): Promise<string[]> {
+async function written(groupId: number, count: number, sweptBefore = false): Promise<string[]> {
   const ids = Array.from({ length: count }, () => crypto.randomUUID());
   await store.addDocuments(ids.map((id) => new Document({ id, pageContent: `card ${id}`, metadata: { entryId: id } })));
   ledger.add(
     groupId,
     ids.map((entryId) => ({ entryId })),
+    sweptBefore,
   );
   return ids;
 }
@@ -67,6 +75,15 @@ describe("purging a store", () => {
   test("what never reached the store is absent too (P3)", async () => {
     ledger.add(1, [{ entryId: crypto.randomUUID() }]);
     expect(await purge()).toEqual({ groups: 1, entries: 1 });
+  });
+
+  test("an entry that came back after an earlier sweep is deleted again and named (P3)", async () => {
+    const [back] = await written(1, 1, true);
+    ledger.add(2, [{ entryId: crypto.randomUUID() }], true);
+    await written(3, 1);
+    expect(await purge()).toEqual({ groups: 3, entries: 3 });
+    expect(ledger.reappeared).toEqual([back]);
+    expect(store.rows.size).toBe(0);
   });
 
   test("an entry that is still shown for a while is looked at until it is gone (P3)", async () => {
