@@ -8,6 +8,10 @@ export class SingleFlight<Result> {
 
   constructor(private readonly task: () => Promise<Result>) {}
 
+  get running(): boolean {
+    return this.#current !== undefined;
+  }
+
   /** Resolves with the first run that began after this call. */
   run(): Promise<Result> {
     if (this.#next) return this.#next;

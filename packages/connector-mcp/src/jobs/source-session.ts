@@ -39,18 +39,29 @@ export class SourceSession {
   readonly counts: SourceCounts;
   /** Resolves when the session has ended for good; in mode `once`, when everything was tried. Never rejects. */
   readonly finished: Promise<void>;
+  /** Resolves when the source was scanned and read once, or that failed, or another process has it. */
+  readonly triedOnce: Promise<void>;
+  #markTried: () => void = () => undefined;
   readonly #stop = new AbortController();
   #poked = new AbortController();
   #work: SourceWork | undefined;
 
   constructor(private readonly options: SourceSessionOptions) {
     this.counts = new SourceCounts(options.source.name, options.source.reader);
-    this.finished = this.#run();
+    this.triedOnce = new Promise((resolve) => {
+      this.#markTried = resolve;
+    });
+    this.finished = this.#run().finally(this.#markTried);
   }
 
   /** This process holds the session and its connection stands. */
   get holding(): boolean {
     return this.#work !== undefined;
+  }
+
+  /** Scanning or reading now. */
+  get busy(): boolean {
+    return this.#work?.busy === true;
   }
 
   /** Tries at once to take the session, if this process does not have it and waits for its turn. */
@@ -98,6 +109,7 @@ export class SourceSession {
         return "done";
       }
       logger.debug({ holder: taken.owner }, "the session is held elsewhere");
+      this.#markTried();
       const untilFree = taken.expiresAt.getTime() - Date.now();
       await this.#wait(Math.min(MAX_STANDBY_MS, Math.max(100, untilFree)));
       return "lost";
@@ -167,6 +179,7 @@ export class SourceSession {
       }
       await work.start();
       onWorking();
+      this.#markTried();
       await aborted(context.signal);
       return "lost";
     } finally {
@@ -205,6 +218,7 @@ export class SourceSession {
   }
 
   #problem(error: unknown): void {
+    this.#markTried();
     const problem = problemOf(error);
     this.counts.problem(problem);
     this.options.logger.warn({ code: problem.code }, problem.message);

@@ -37,6 +37,15 @@ export class SourceSessions {
     await Promise.all(this.all.map(({ finished }) => finished));
   }
 
+  /** Resolves when every source was scanned and read once, or that failed, or another process has it. */
+  async triedOnce(): Promise<void> {
+    await Promise.all(this.all.map(({ triedOnce }) => triedOnce));
+  }
+
+  get busy(): boolean {
+    return this.all.some((session) => session.busy);
+  }
+
   async stop(): Promise<void> {
     await Promise.all(this.all.map((session) => session.stop()));
   }

@@ -79,6 +79,11 @@ export class SourceWork {
     return this.#draining.run();
   }
 
+  /** Scanning or reading. */
+  get busy(): boolean {
+    return this.#discovering.running || this.#draining.running;
+  }
+
   /** Ends timers and stream. What is in flight ends by the context's signal. Never rejects. */
   async stop(): Promise<void> {
     this.#readTimer.clear();

@@ -131,6 +131,10 @@ class Pool implements WorkerPool {
 
   async idle({ timeoutMs }: { readonly timeoutMs: number }): Promise<"idle" | "timed_out"> {
     const deadline = performance.now() + timeoutMs;
+    const { mode } = this.options;
+    const begun = [this.#registered, mode === "once" ? this.#sessions.finished() : this.#sessions.triedOnce()];
+    const hasBegun = await withDeadline(Promise.all(begun), timeoutMs).then(Boolean, () => false);
+    if (!hasBegun) return "timed_out";
     for (;;) {
       if (this.#closing) throw connectorError("pool_closed", "the pool was closed");
       if (await this.#isIdle()) return "idle";
@@ -217,9 +221,8 @@ class Pool implements WorkerPool {
   }
 
   async #isIdle(): Promise<boolean> {
-    await this.#registered;
     const { mode = "serve" } = this.options;
-    if (mode === "once") await this.#sessions.finished();
+    if (this.#sessions.busy) return false;
     const { waiting, sources } = await this.#ledger.status();
     const due = sources
       .filter(({ name, reader }) => mode === "serve" && this.#sessions.get(name, reader) !== undefined)
