@@ -1,0 +1,4 @@
+/** @returns {Promise<number>} */
+export async function check() {
+  return 0;
+}
