@@ -109,12 +109,14 @@ end $$;
 --   → milliseconds until the next read is due; null: none will be, or the session is lost
 create or replace function fenceline.milliseconds_to_next_read(p_scope int, p_generation bigint, p_suspended_retry_ms bigint)
 returns bigint language sql volatile as $$
+  -- `having`, because `greatest` passes over nulls.
   select ceil(greatest(0, extract(epoch from
     greatest(min(fenceline.next_due(s)), max(c.suspended_at) + fenceline.milliseconds(p_suspended_retry_ms))
       - fenceline.now()) * 1000))::bigint
   from fenceline.subscription s join fenceline.policy_scope c on c.scope_id = s.scope_id
   where s.scope_id = p_scope and fenceline.next_due(s) is not null and fenceline.may_be_read(s, c)
     and fenceline.session_stands(p_scope, p_generation)
+  having count(*) > 0
 $$;
 
 -- The one place that accepts (F3). Each answer is decided on after its subscription was locked under the fence, and either has

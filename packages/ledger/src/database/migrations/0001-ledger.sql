@@ -378,7 +378,7 @@ create table fenceline.revocation (
   requested_at timestamptz not null default fenceline.now(),
   effective_at timestamptz not null default fenceline.now(),
   covered_resources int,
-  cursor_phase smallint not null default 0,        -- where the batches are: 0 match keys, 1 segment keys, 2 done
+  cursor_phase smallint not null default 0,        -- where its batches are (advance_revocation)
   cursor_source int not null default 0,
   cursor_key text collate "C" not null default '',
   cursor_resource bigint not null default 0,

@@ -1,0 +1,112 @@
+-- What the ledger can say about itself: where an entry came from and what a URI became (L4), how things stand.
+
+-- Versions with where they came from and what was derived from them.
+--   p_key_digest  of a resource key: versions of that URI in any source, and of those it is a part of; or
+--   p_entry       an entry number: the versions it stands for
+-- Result: newest first. `entries` are JSON; those of a purged group that had settled are no longer known by id.
+create or replace function fenceline.trace(p_key_digest bytea, p_entry bigint)
+returns table (subscription_id bigint, ordinal bigint, uri text, digest text, accepted_at timestamptz, source text,
+               reader text, read_id uuid, session_id bigint, scan_id bigint, server text, entries json)
+language sql stable as $$
+  with asked as materialized (
+    select q.resource_id from fenceline.resource q where q.key_digest = p_key_digest
+  ), traced as materialized (
+    select v.subscription_id, v.ordinal, null::bigint as part_id
+    from asked a join fenceline.subscription s using (resource_id)
+    join fenceline.resource_version v using (subscription_id)
+    union
+    select r.subscription_id, r.ordinal, r.part_id
+    from asked a join fenceline.group_root r on r.part_id = a.resource_id and r.part_id <> r.resource_id
+    union
+    select b.subscription_id, b.ordinal, b.part_id
+    from asked a join fenceline.body b on b.part_id = a.resource_id
+    join fenceline.subscription s on s.subscription_id = b.subscription_id and s.resource_id <> a.resource_id
+    union
+    select r.subscription_id, r.ordinal, null
+    from fenceline.entry e join fenceline.group_root r using (group_id) where e.entry_number = p_entry
+  )
+  select t.subscription_id, t.ordinal, s.uri, encode(v.digest, 'hex'), v.accepted_at, src.name, subj.name, rd.request_id,
+         x.session_id, v.scan_id, x.server_name || coalesce(' ' || x.server_version, ''),
+         (select json_agg(json_build_object('index', i.name, 'indexId', i.index_id, 'store', st.name,
+                            'number', e.entry_number,
+                            'state', case g.state when 'PRESENT' then r.state::text else g.state::text end)
+                          order by e.entry_number)
+          from fenceline.group_root r
+          join fenceline.entry_group g using (group_id)
+          join fenceline.entry e using (group_id)
+          join fenceline.index i on i.index_id = g.index_id
+          join fenceline.store st on st.store_id = g.store_id
+          where r.subscription_id = t.subscription_id and r.ordinal = t.ordinal
+            and (t.part_id is null or r.part_id = t.part_id) and (p_entry is null or e.entry_number = p_entry))
+  from traced t
+  join fenceline.resource_version v using (subscription_id, ordinal)
+  join fenceline.subscription s using (subscription_id)
+  join fenceline.policy_scope p using (scope_id)
+  join fenceline.source src using (source_id)
+  join fenceline.subject subj using (subject_id)
+  left join fenceline.read rd on rd.subscription_id = t.subscription_id and rd.ordinal = t.ordinal
+  left join fenceline.session x on x.scope_id = p.scope_id and x.generation = rd.session_generation
+  order by v.accepted_at desc, t.subscription_id, t.ordinal desc
+$$;
+
+-- Numbers of the entries that are PRESENT in an index, in order, after one of them.
+create or replace function fenceline.recorded_entries(p_index text, p_limit int, p_after bigint)
+returns table (index_id int, entry_number bigint)
+language sql stable as $$
+  select i.index_id, e.entry_number
+  from fenceline.entry e
+  join fenceline.entry_group g using (group_id)
+  join fenceline.index i using (index_id)
+  where i.name = p_index and g.state = 'PRESENT' and e.entry_number > p_after
+  order by e.entry_number limit p_limit
+$$;
+
+-- How each source stands under each reader that has a session or a subscription there.
+create or replace function fenceline.source_status()
+returns table (name text, reader text, era text, pushed int, polled int, scan text, oldest_verified_at timestamptz, due int,
+               holder text)
+language sql stable as $$
+  select src.name, subj.name,
+         (select c.negotiated ->> 'era' from fenceline.session x join fenceline.capability_receipt c using (session_id)
+          where x.scope_id = p.scope_id order by c.capability_receipt_id desc limit 1),
+         n.pushed, n.polled, p.catalog_verdict::text, n.oldest_verified_at, n.due,
+         (select x.owner from fenceline.session x
+          where x.scope_id = p.scope_id and x.generation = p.session_generation and x.ended_at is null
+            and x.expires_at > fenceline.now())
+  from fenceline.policy_scope p
+  join fenceline.source src using (source_id)
+  join fenceline.subject subj using (subject_id)
+  cross join lateral (
+    select count(*)::int as subscriptions,
+           (count(*) filter (where s.lifecycle = 'ACTIVE' and s.pushed))::int as pushed,
+           (count(*) filter (where s.lifecycle = 'ACTIVE' and not s.pushed))::int as polled,
+           min(s.verified_at) filter (where s.lifecycle = 'ACTIVE' and s.hidden_because is null) as oldest_verified_at,
+           (count(*) filter (where s.lifecycle = 'ACTIVE' and s.due_at <= fenceline.now()))::int as due
+    from fenceline.subscription s where s.scope_id = p.scope_id) n
+  where n.subscriptions > 0 or p.session_generation > 0
+  order by src.name, subj.name
+$$;
+
+-- What waits, and how the stores are. A store is out of reach when its last purge failed, or when a revocation waits for one
+-- for more than 30 s (P6) and nobody claims it (P5).
+create or replace function fenceline.ledger_status()
+returns table (open_revocations int, complete_revocations int, reads int, indexing int, purging int, stores json)
+language sql stable as $$
+  select (count(*) filter (where v.state in ('EFFECTIVE', 'COMPLETE_EXCEPT_EXPORTS')))::int,
+         (count(*) filter (where v.state = 'COMPLETE'))::int,
+         (select count(*)::int from fenceline.subscription s
+          where s.lifecycle = 'ACTIVE' and s.due_at <= fenceline.now()),
+         (select count(*)::int from fenceline.outbox o join fenceline.subscription s using (subscription_id)
+          where o.pending and s.lifecycle = 'ACTIVE' and s.hidden_because is null),
+         (select count(*)::int from fenceline.entry_group g where g.purge_due and g.state not in ('INTENT', 'PURGED')),
+         (select json_agg(json_build_object('store', st.name, 'failure', coalesce(st.failure, case when exists (
+              select 1 from fenceline.revocation w
+              join fenceline.revocation_group x on x.revocation_id = w.revocation_id
+              join fenceline.entry_group g on g.group_id = x.group_id
+              where w.state = 'EFFECTIVE' and w.effective_at < fenceline.now() - interval '30 seconds'
+                and g.store_id = st.store_id and g.state <> 'INTENT' and g.claim_token is null
+                and fenceline.awaits_purge(g))
+            then 'no process removes from it' end)) order by st.name)
+          from fenceline.store st)
+  from fenceline.revocation v
+$$;

@@ -1,0 +1,175 @@
+-- The purge (P3 to P5): the one way by which recorded entries leave a store, whatever the cause.
+--
+-- 1. A group goes only when nothing holds it, decided under its row lock; attaching to it takes the same lock.
+-- 2. An intent whose writer may still be writing is not claimed; afterwards its write counts as never settled.
+-- 3. A purged group that never settled keeps its entry rows and is claimed again on later sweeps, ever more seldom; after
+--    eight of them (a day and a half) no write can be under way any more, and the rows go.
+
+-- Claims groups of a store that nothing holds any more.
+--   p_store     name of the store; an unknown one has nothing to claim
+--   p_limit, p_lease_ms  how many, and how long the claim stands
+-- Result: a row per claimed group with its entries as JSON; `swept_before` where it was verified absent earlier. A row
+-- without a token is a group that somebody attached to meanwhile: it stays, and revocations no longer wait for it.
+create or replace function fenceline.claim_purge(p_store text, p_limit int, p_lease_ms bigint)
+returns table (group_id bigint, claim_token uuid, index_id int, swept_before boolean, entries json)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := fenceline.now();
+  v_token uuid := gen_random_uuid();
+  v_store int := (select s.store_id from fenceline.store s where s.name = p_store);
+  v_locked bigint[];
+  v_held bigint[];
+begin
+  v_locked := array(
+    select g.group_id from fenceline.entry_group g
+    where g.store_id = v_store and g.purge_due and (g.claim_until is null or g.claim_until <= v_now)
+      and not (g.state = 'INTENT' and (g.writer_lease_until > v_now or exists (
+        select 1 from fenceline.group_root r
+        join fenceline.outbox o on o.subscription_id = r.subscription_id and o.index_id = r.index_id
+        where r.group_id = g.group_id and r.state = 'PENDING'
+          and o.claim_token = g.claim_token and o.claim_until > v_now)))
+    order by g.group_id
+    limit p_limit
+    for no key update skip locked);
+  v_held := array(
+    select g.group_id from fenceline.entry_group g
+    where g.group_id = any (v_locked) and g.state = 'PRESENT' and not fenceline.is_group_dead(g.group_id));
+  update fenceline.entry_group g set purge_due = false where g.group_id = any (v_held);
+  update fenceline.entry_group g
+  set state = case g.state when 'PURGED' then g.state else 'PURGING' end, claim_token = v_token, claimed_at = v_now,
+      claim_until = v_now + fenceline.milliseconds(p_lease_ms)
+  where g.group_id = any (v_locked) and g.group_id <> all (v_held);
+  return query
+    select g.group_id, case when g.group_id <> all (v_held) then v_token end, g.index_id, g.state = 'PURGED',
+           (select json_agg(json_build_object('number', e.entry_number, 'storeKey', e.store_key) order by e.entry_number)
+            from fenceline.entry e where e.group_id = g.group_id)
+    from fenceline.entry_group g where g.group_id = any (v_locked) order by g.group_id;
+end $$;
+
+-- Completes the revocations that waited for these groups and now wait for nothing.
+create or replace function fenceline.complete_revocations_of(p_groups bigint[]) returns void
+language plpgsql volatile as $$
+begin
+  perform fenceline.complete_revocation(r.revocation_id) from fenceline.lock_revocations_of(p_groups) r;
+end $$;
+
+-- Locks the revocations that wait for these groups, in the order of their ids.
+create or replace function fenceline.lock_revocations_of(p_groups bigint[])
+returns table (revocation_id bigint) language sql volatile as $$
+  select v.revocation_id from fenceline.revocation v
+  where v.revocation_id in (select x.revocation_id from fenceline.revocation_group x where x.group_id = any (p_groups))
+  order by v.revocation_id for no key update
+$$;
+
+-- Takes note that the entries of claimed groups are gone by id: receipts, states, and the revocations that waited for them.
+--   p_store, p_groups, p_tokens  the claims; those that are no longer held are left alone
+--   p_claim       'absent' or 'erased'
+--   p_reappeared  numbers of entries that were found again although they were absent before
+create or replace function fenceline.confirm_purge(
+  p_store text, p_groups bigint[], p_tokens uuid[], p_claim text, p_reappeared bigint[]
+) returns void
+language plpgsql volatile as $$
+declare
+  v_now timestamptz := fenceline.now();
+  v_revocations bigint[];
+  v_gone bigint[];
+begin
+  v_revocations := array(select r.revocation_id from fenceline.lock_revocations_of(p_groups) r);
+  perform 1 from fenceline.entry_group g where g.group_id = any (p_groups) order by g.group_id for no key update;
+  v_gone := array(
+    select g.group_id from fenceline.entry_group g
+    join unnest(p_groups, p_tokens) c (group_id, claim_token) using (group_id, claim_token)
+    join fenceline.store s using (store_id)
+    where s.name = p_store and g.state in ('PURGING', 'PURGED'));
+  perform fenceline.write_purge_receipts(v_gone, p_claim, p_reappeared, v_now);
+  -- P8: the plain digest of an older version goes with the content; the newest one's is what the next read is compared with.
+  update fenceline.resource_version v set digest = null
+  from fenceline.group_root r join fenceline.subscription s using (subscription_id)
+  where r.group_id = any (v_gone) and v.subscription_id = r.subscription_id and v.ordinal = r.ordinal
+    and v.digest is not null and r.state <> 'PENDING' and v.ordinal < s.version_ordinal;
+  delete from fenceline.entry e using fenceline.entry_group g
+  where e.group_id = g.group_id and g.group_id = any (v_gone) and fenceline.is_write_over(g);
+  update fenceline.entry_group g
+  set state = 'PURGED', purged_at = coalesce(g.purged_at, v_now), claim_token = null,
+      settled = fenceline.is_write_over(g), purge_due = not fenceline.is_write_over(g),
+      attempts = case g.state when 'PURGED' then g.attempts + 1 else 0 end,
+      claim_until = case when not fenceline.is_write_over(g) then greatest(v_now, g.writer_lease_until)
+        + least(21600, 10 * power(4, case g.state when 'PURGED' then g.attempts + 1 else 0 end)) * interval '1 second' end
+  where g.group_id = any (v_gone);
+  update fenceline.store set reachable_at = v_now, failed_at = null, failure = null where name = p_store;
+  perform fenceline.complete_revocation(r) from unnest(v_revocations) r;
+end $$;
+
+-- Whether no write of a group's entries can be under way any more.
+create or replace function fenceline.is_write_over(g fenceline.entry_group) returns boolean
+language sql immutable as $$ select g.settled or g.state = 'PURGED' and g.attempts >= 8 $$;
+
+-- One receipt per revocation that waited for some of these groups, and one per cause for the others (P3). A sweep of what
+-- was absent before leaves one only if something had reappeared.
+create or replace function fenceline.write_purge_receipts(
+  p_groups bigint[], p_claim text, p_reappeared bigint[], p_now timestamptz
+) returns void
+language sql volatile as $$
+  with purged as materialized (
+    select g.group_id, g.store_id, g.index_id, coalesce(g.claimed_at, p_now) as claimed_at, x.revocation_id,
+           case
+             when g.state = 'PURGED' then 'reappeared'
+             when x.revocation_id is not null then 'revoked'
+             when not g.settled then 'abandoned'
+             when exists (select 1 from fenceline.group_root r where r.group_id = g.group_id and r.state = 'TOMBSTONED')
+               then 'tombstoned'
+             when exists (select 1 from fenceline.group_root r where r.group_id = g.group_id and r.state = 'REVOKED')
+               then 'revoked'
+             else 'superseded'
+           end as cause
+    from fenceline.entry_group g left join fenceline.revocation_group x using (group_id)
+    where g.group_id = any (p_groups)
+  )
+  insert into fenceline.purge_receipt
+    (revocation_id, store_id, cause, entries, ids_digest, claim, started_at, absent_at)
+  select p.revocation_id, p.store_id, p.cause, count(*),
+         fenceline.keyed_digest(string_agg(fenceline.entry_id(p.index_id, e.entry_number), ','
+           order by p.index_id, e.entry_number)),
+         p_claim, min(p.claimed_at), p_now
+  from purged p join fenceline.entry e using (group_id)
+  where p.cause <> 'reappeared' or e.entry_number = any (p_reappeared)
+  group by p.revocation_id, p.store_id, p.cause
+$$;
+
+-- Hands claims back and records the store as failing (P5). Due again after a backoff of 1 s, doubled each time, at most 60 s.
+create or replace function fenceline.release_purge(p_store text, p_groups bigint[], p_tokens uuid[], p_failure text)
+returns void
+language plpgsql volatile as $$
+begin
+  perform 1 from fenceline.entry_group g where g.group_id = any (p_groups) order by g.group_id for no key update;
+  update fenceline.entry_group g
+  set claim_token = null, attempts = case g.state when 'PURGED' then g.attempts else g.attempts + 1 end,
+      claim_until = fenceline.now() + least(60, power(2, least(g.attempts, 10))) * interval '1 second'
+  from unnest(p_groups, p_tokens) c (group_id, claim_token)
+  where g.group_id = c.group_id and g.claim_token = c.claim_token and g.state in ('PURGING', 'PURGED');
+  update fenceline.store set failed_at = fenceline.now(), failure = p_failure where name = p_store;
+end $$;
+
+-- The public id of an entry, as `formatEntryId` writes it.
+create or replace function fenceline.entry_id(p_index int, p_number bigint) returns text
+language sql stable as $$
+  select left(i.mark, 8) || '-' || substr(i.mark, 9) || '-8' || lpad(to_hex(p_index), 3, '0')
+    || '-' || left(n.tail, 4) || '-' || substr(n.tail, 5)
+  from fenceline.identity i, to_hex((-9223372036854775807 - 1) | p_number) n (tail)
+$$;
+
+-- HMAC-SHA-256 under the ledger's key (RFC 2104; the key is shorter than a block). PostgreSQL itself has none.
+create or replace function fenceline.keyed_digest(p_text text) returns bytea
+language plpgsql stable as $$
+declare
+  v_key bytea := (select digest_key from fenceline.identity);
+  v_inner bytea := decode(repeat('36', 64), 'hex');
+  v_outer bytea := decode(repeat('5c', 64), 'hex');
+begin
+  for i in 0 .. length(v_key) - 1 loop
+    v_inner := set_byte(v_inner, i, get_byte(v_inner, i) # get_byte(v_key, i));
+    v_outer := set_byte(v_outer, i, get_byte(v_outer, i) # get_byte(v_key, i));
+  end loop;
+  return sha256(v_outer || sha256(v_inner || convert_to(p_text, 'UTF8')));
+end $$;

@@ -1,0 +1,442 @@
+-- Revocations (P1 to P5).
+--
+-- 1. P2: effective when the row commits. The guard and every fence ask `revocation_cover`, not the state of other rows.
+-- 2. Batches hold the revocation's row and stop when it was lifted; a lift holds the same row. So no batch works for a
+--    revocation that does not stand, and the row can be finished without upgrading a lock.
+-- 3. What a revocation has to see purged is in `revocation_group`: groups that it found dead and not yet purged. Nothing
+--    covered is confirmed after it committed, so the set is complete when every edge is marked. What is intended later is
+--    dead from the start and never shown; the purge path takes it when its writer's lease has ended (P4).
+
+-- Revokes.
+--   p_request_id  idempotency key
+--   p_source      null: every source
+--   p_subject, p_role, p_scope_text, p_reason, p_requested_by  as asked
+--   p_key_from .. p_match_to  ranges of the scope's texts (uri-scope.ts)
+--   p_hashes      hashes of the scope's texts
+-- Result: outcome `revoked`, `known` (this request was made before), `request_id_reused`; and the revocation.
+create or replace function fenceline.revoke(
+  p_request_id text, p_source int, p_subject text, p_role fenceline.revocation_role, p_scope_text text, p_reason text,
+  p_requested_by text, p_key_from text, p_key_to text, p_match_from text, p_match_to text, p_hashes bigint[],
+  out outcome text, out id bigint
+)
+language plpgsql volatile as $$
+declare
+  v_subject bigint := fenceline.ensure_subject(p_subject);
+  v_scopes int[];
+  v_epoch bigint;
+begin
+  v_scopes := fenceline.fence_revocation(p_source, v_subject);
+  select v.revocation_id,
+         case when v.source_id is not distinct from p_source and v.subject_id = v_subject and v.role = p_role
+                and v.scope_text = p_scope_text and v.reason = p_reason then 'known' else 'request_id_reused' end
+  into id, outcome
+  from fenceline.revocation v where v.request_id = p_request_id;
+  if found then
+    return;
+  end if;
+
+  update fenceline.policy_scope
+  set policy_epoch = policy_epoch + 1, standing_revocations = standing_revocations + 1
+  where scope_id = any (v_scopes);
+  select coalesce(max(p.policy_epoch), 1) into v_epoch from fenceline.policy_scope p where p.scope_id = any (v_scopes);
+  insert into fenceline.revocation
+    (request_id, source_id, subject_id, role, scope_text, match_from, match_to, key_from, key_to, reason, requested_by,
+     policy_epoch)
+  values (p_request_id, p_source, v_subject, p_role, p_scope_text, p_match_from, p_match_to, p_key_from, p_key_to,
+          p_reason, p_requested_by, v_epoch)
+  on conflict (request_id) do nothing
+  returning revocation_id into id;
+  if id is null then
+    -- The same request of another subject or source won while this one held other fences; nothing of this one may stay.
+    raise exception 'request id reused' using errcode = 'unique_violation';
+  end if;
+  insert into fenceline.revocation_cover (hash, subject_id, revocation_id, as_reader, as_audience)
+  select h.hash, v_subject, id, p_role <> 'audience', p_role <> 'reader' from unnest(p_hashes) h (hash);
+  update fenceline.revocation v set nothing_covered = fenceline.covers_nothing_known(v) where v.revocation_id = id;
+  insert into fenceline.receipt (scope_id, kind, detail)
+  select p.scope_id, 'revoked', jsonb_build_object('revocation', id, 'policyEpoch', p.policy_epoch)
+  from fenceline.policy_scope p where p.scope_id = any (v_scopes);
+  perform pg_notify('fenceline.wake', json_build_object('kind', 'revocation', 'revocationId', id)::text);
+  outcome := 'revoked';
+end $$;
+
+-- The exclusive fences of a revocation or a lift, in order; the scope of a single source is created where it is missing.
+-- Result: the scopes.
+create or replace function fenceline.fence_revocation(p_source int, p_subject bigint) returns int[]
+language plpgsql volatile as $$
+declare
+  v_scopes int[];
+begin
+  if p_source is null then
+    perform fenceline.fence_subject_exclusive(p_subject);
+    v_scopes := array(select p.scope_id from fenceline.policy_scope p where p.subject_id = p_subject order by p.scope_id);
+  else
+    v_scopes := array[fenceline.ensure_policy_scope(p_source, p_subject)];
+  end if;
+  perform fenceline.fence_exclusive(s.scope_id) from unnest(v_scopes) s (scope_id);
+  return v_scopes;
+end $$;
+
+-- NOTHING_COVERED (P1): no subscription of the subject lies in the range, and no grant to it overlaps the range.
+create or replace function fenceline.covers_nothing_known(v fenceline.revocation) returns boolean
+language sql stable as $$
+  select not exists (
+      select 1 from fenceline.policy_scope p
+      join fenceline.resource q on q.source_id = p.source_id
+      join fenceline.subscription s on s.resource_id = q.resource_id and s.scope_id = p.scope_id
+      where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id)
+        and left(q.match_key, 600) >= left(v.match_from, 600) and left(q.match_key, 600) <= left(v.match_to, 600)
+        and q.match_key >= v.match_from and q.match_key < v.match_to)
+    and not exists (
+      select 1 from fenceline.policy_scope p
+      join fenceline.resource q on q.source_id = p.source_id
+      join fenceline.subscription s on s.resource_id = q.resource_id and s.scope_id = p.scope_id
+      where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id)
+        and left(q.segment_key, 600) >= left(v.key_from, 600) and left(q.segment_key, 600) <= left(v.key_to, 600)
+        and q.segment_key >= v.key_from and q.segment_key < v.key_to)
+    and (v.role = 'reader' or not exists (
+      select 1 from fenceline.access_grant g
+      where g.audience_id = v.subject_id and (v.source_id is null or g.source_id = v.source_id)
+        and (g.match_prefix >= v.match_from and g.match_prefix <= v.match_to
+          or starts_with(v.match_from, g.match_prefix) or starts_with(v.match_to, g.match_prefix))))
+$$;
+
+-- One batch of a revocation: at most p_limit covered resources, in the order of their keys, of one source.
+-- Result: `more` or `done` (also when it was lifted, or does not exist).
+create or replace function fenceline.advance_revocation(p_revocation bigint, p_limit int) returns text
+language plpgsql volatile as $$
+declare
+  v fenceline.revocation;
+  v_source int;
+  v_phases int;
+  v_resources bigint[];
+begin
+  select * into v from fenceline.revocation where revocation_id = p_revocation for no key update;
+  if not found or v.state <> 'EFFECTIVE' or v.marked_all then
+    return 'done';
+  end if;
+  v_phases := case when v.key_from = v.match_from then 2 else 4 end;
+  while v.cursor_phase < v_phases loop
+    v_source := (
+      select min(p.source_id) from fenceline.policy_scope p
+      where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id)
+        and p.source_id >= v.cursor_source);
+    if v_source is null then
+      v.cursor_phase := v.cursor_phase + 1;
+      v.cursor_source := 0;
+      v.cursor_key := '';
+      v.cursor_resource := 0;
+      continue;
+    end if;
+    if v_source > v.cursor_source then
+      v.cursor_source := v_source;
+      v.cursor_key := '';
+      v.cursor_resource := 0;
+    end if;
+    v_resources := fenceline.next_covered_resources(v, p_limit);
+    if cardinality(v_resources) > 0 then
+      exit;
+    end if;
+    v.cursor_source := v_source + 1;
+    v.cursor_key := '';
+    v.cursor_resource := 0;
+  end loop;
+
+  if v.cursor_phase < v_phases then
+    if v.role <> 'audience' then
+      perform fenceline.close_and_mark(v, v_source, v_resources);
+    end if;
+    select left(case when v.cursor_phase in (0, 2) then q.match_key else q.segment_key end, 600), q.resource_id
+    into v.cursor_key, v.cursor_resource
+    from fenceline.resource q where q.resource_id = v_resources[cardinality(v_resources)];
+    update fenceline.revocation
+    set cursor_phase = v.cursor_phase, cursor_source = v.cursor_source, cursor_key = v.cursor_key,
+        cursor_resource = v.cursor_resource,
+        covered_resources = coalesce(covered_resources, 0) + fenceline.count_covered(v, v_source, v_resources)
+    where revocation_id = p_revocation;
+    return 'more';
+  end if;
+  update fenceline.revocation
+  set cursor_phase = v_phases, closed_all = true, marked_all = true, covered_resources = coalesce(covered_resources, 0)
+  where revocation_id = p_revocation;
+  perform fenceline.complete_revocation(p_revocation);
+  return 'done';
+end $$;
+
+-- The covered resources after the revocation's cursor, in order. Four phases, because for a denial either text may begin
+-- either key (F10); the last two only where the texts differ. What an earlier phase found is not found again.
+create or replace function fenceline.next_covered_resources(v fenceline.revocation, p_limit int) returns bigint[]
+language plpgsql stable as $$
+declare
+  v_from text collate "C" := case when v.cursor_phase in (0, 3) then v.match_from else v.key_from end;
+  v_to text collate "C" := case when v.cursor_phase in (0, 3) then v.match_to else v.key_to end;
+begin
+  if v.cursor_phase in (0, 2) then
+    return array(
+      select q.resource_id from fenceline.resource q
+      where q.source_id = v.cursor_source
+        and left(q.match_key, 600) >= left(v_from, 600) and left(q.match_key, 600) <= left(v_to, 600)
+        and q.match_key >= v_from and q.match_key < v_to
+        and (left(q.match_key, 600), q.resource_id) > (v.cursor_key, v.cursor_resource)
+        and not fenceline.was_found_before(v, q)
+      order by left(q.match_key, 600), q.resource_id
+      limit p_limit);
+  end if;
+  return array(
+    select q.resource_id from fenceline.resource q
+    where q.source_id = v.cursor_source
+      and left(q.segment_key, 600) >= left(v_from, 600) and left(q.segment_key, 600) <= left(v_to, 600)
+      and q.segment_key >= v_from and q.segment_key < v_to
+      and (left(q.segment_key, 600), q.resource_id) > (v.cursor_key, v.cursor_resource)
+      and not fenceline.was_found_before(v, q)
+    order by left(q.segment_key, 600), q.resource_id
+    limit p_limit);
+end $$;
+
+create or replace function fenceline.was_found_before(v fenceline.revocation, q fenceline.resource) returns boolean
+language sql immutable as $$
+  select v.cursor_phase > 0 and q.match_key >= v.match_from and q.match_key < v.match_to
+    or v.cursor_phase > 1 and q.segment_key >= v.key_from and q.segment_key < v.key_to
+    or v.cursor_phase > 2 and q.match_key >= v.key_from and q.match_key < v.key_to
+$$;
+
+-- How many of these resources the subject read, or (an audience) was granted.
+create or replace function fenceline.count_covered(v fenceline.revocation, p_source int, p_resources bigint[]) returns int
+language sql stable as $$
+  select count(*)::int from fenceline.resource q
+  where q.resource_id = any (p_resources)
+    and (v.role <> 'audience' and exists (
+        select 1 from fenceline.subscription s join fenceline.policy_scope p using (scope_id)
+        where s.resource_id = q.resource_id and p.source_id = p_source and p.subject_id = v.subject_id)
+      or v.role <> 'reader' and exists (
+        select 1 from fenceline.access_grant g
+        where g.cover_hash = any (q.cover_hashes) and g.audience_id = v.subject_id and g.source_id = p_source
+          and fenceline.grant_covers(g.key_prefix, g.match_prefix, q.segment_key, q.match_key)))
+$$;
+
+-- Closes the reader's subscriptions to these resources (U7) and marks every edge that has one of them as its resource or
+-- its part; kept bodies and plain digests go (P3, P8).
+create or replace function fenceline.close_and_mark(v fenceline.revocation, p_source int, p_resources bigint[]) returns void
+language plpgsql volatile as $$
+declare
+  v_scope int := (select p.scope_id from fenceline.policy_scope p
+                  where p.source_id = p_source and p.subject_id = v.subject_id);
+  v_whole bigint[];  -- subscriptions to the resources
+  v_partly bigint[]; -- subscriptions that have them as parts
+  v_groups bigint[];
+begin
+  v_whole := array(
+    select s.subscription_id from fenceline.subscription s
+    where s.resource_id = any (p_resources) and s.scope_id = v_scope);
+  v_partly := array(
+    select r.subscription_id from fenceline.group_root r
+    where r.part_id = any (p_resources) and r.part_id <> r.resource_id and r.scope_id = v_scope
+    union
+    select b.subscription_id from fenceline.body b join fenceline.subscription s using (subscription_id)
+    where b.part_id = any (p_resources) and s.scope_id = v_scope
+    except
+    select unnest(v_whole));
+  perform 1 from fenceline.subscription s
+    where s.subscription_id = any (v_whole || v_partly) order by s.subscription_id for no key update;
+  perform fenceline.close_subscriptions(v, v_whole);
+  update fenceline.subscription set digest = null
+  where subscription_id = any (v_whole || v_partly) and digest is not null;
+  update fenceline.resource_version set digest = null
+  where subscription_id = any (v_whole || v_partly) and digest is not null;
+  delete from fenceline.body
+  where subscription_id = any (v_whole) or subscription_id = any (v_partly) and part_id = any (p_resources);
+  insert into fenceline.revocation_export (revocation_id, export_id)
+  select v.revocation_id, e.export_id from fenceline.export e where e.subscription_id = any (v_whole || v_partly)
+  on conflict do nothing;
+
+  v_groups := array(
+    select distinct r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
+    where (r.subscription_id = any (v_whole) or r.subscription_id = any (v_partly) and r.part_id = any (p_resources))
+      and g.state <> 'PURGED');
+  perform 1 from fenceline.entry_group g where g.group_id = any (v_groups) order by g.group_id for no key update;
+  update fenceline.group_root r set state = 'REVOKED'
+  where r.group_id = any (v_groups) and r.state in ('PENDING', 'CURRENT')
+    and (r.subscription_id = any (v_whole) or r.subscription_id = any (v_partly) and r.part_id = any (p_resources));
+  insert into fenceline.revocation_group (revocation_id, group_id)
+  select v.revocation_id, g.group_id from fenceline.entry_group g
+  where g.group_id = any (v_groups) and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id)
+  on conflict do nothing;
+  update fenceline.entry_group g set purge_due = true
+  where g.group_id = any (v_groups) and not g.purge_due and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id);
+  update fenceline.outbox set pending = false, claim_token = null, claim_until = null
+  where subscription_id = any (v_whole) and pending;
+end $$;
+
+-- Freezes the close ordinal of subscriptions that a revocation covers, whatever state they are in (U7, U8). Those closed
+-- before stay closed by whoever closed them.
+create or replace function fenceline.close_subscriptions(v fenceline.revocation, p_subscriptions bigint[]) returns void
+language sql volatile as $$
+  with closed as (
+    update fenceline.subscription s
+    set lifecycle = 'CLOSED', close_ordinal = s.issued_ordinal, close_policy_epoch = v.policy_epoch,
+        closed_by = v.revocation_id, pushed = false, shard = null, acknowledged_epoch = null, due_at = null,
+        claim_until = null
+    where s.subscription_id = any (p_subscriptions)
+      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
+    returning s.scope_id, s.subscription_id, s.close_ordinal
+  )
+  insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail)
+  select c.scope_id, c.subscription_id, c.close_ordinal, 'closed',
+         jsonb_build_object('by', 'revocation', 'revocation', v.revocation_id)
+  from closed c
+$$;
+
+-- Completes a revocation whose batches are done and whose groups are purged; the caller holds its row.
+create or replace function fenceline.complete_revocation(p_revocation bigint) returns void
+language sql volatile as $$
+  update fenceline.revocation v
+  set completed_at = coalesce(v.completed_at, fenceline.now()),
+      state = case when exists (
+          select 1 from fenceline.revocation_export x join fenceline.export e using (export_id)
+          where x.revocation_id = v.revocation_id and e.acknowledged_at is null)
+        then 'COMPLETE_EXCEPT_EXPORTS'::fenceline.revocation_state else 'COMPLETE' end
+  where v.revocation_id = p_revocation and v.state in ('EFFECTIVE', 'COMPLETE_EXCEPT_EXPORTS')
+    and v.closed_all and v.marked_all
+    and not exists (
+      select 1 from fenceline.revocation_group r join fenceline.entry_group g using (group_id)
+      where r.revocation_id = v.revocation_id and fenceline.awaits_purge(g))
+$$;
+
+-- Whether a revocation has to wait for a group: not yet purged, and not held by another reader who attached to it since.
+create or replace function fenceline.awaits_purge(g fenceline.entry_group) returns boolean
+language sql stable as $$
+  select g.state <> 'PURGED' and (g.state <> 'PRESENT' or fenceline.is_group_dead(g.group_id))
+$$;
+
+-- Lifts a revocation: what it closed, and no other standing one covers, is reopened with a new generation and due at once
+-- (P2). Served again when a read of the new generation is accepted.
+-- Result: `lifted` (also when it was lifted before) or `unknown`.
+create or replace function fenceline.lift_revocation(p_revocation bigint) returns text
+language plpgsql volatile as $$
+declare
+  v fenceline.revocation;
+  v_scopes int[];
+begin
+  select * into v from fenceline.revocation where revocation_id = p_revocation;
+  if not found then
+    return 'unknown';
+  end if;
+  v_scopes := fenceline.fence_revocation(v.source_id, v.subject_id);
+  select * into v from fenceline.revocation where revocation_id = p_revocation for no key update;
+  if v.state = 'LIFTED' then
+    return 'lifted';
+  end if;
+  update fenceline.policy_scope
+  set policy_epoch = policy_epoch + 1, standing_revocations = standing_revocations - 1
+  where scope_id = any (v_scopes);
+  delete from fenceline.revocation_cover where revocation_id = p_revocation;
+  update fenceline.revocation
+  set state = 'LIFTED', lifted_at = fenceline.now(),
+      policy_epoch = coalesce((select max(p.policy_epoch) from fenceline.policy_scope p where p.scope_id = any (v_scopes)),
+                              policy_epoch + 1)
+  where revocation_id = p_revocation;
+  perform fenceline.reopen_subscriptions(p_revocation);
+  insert into fenceline.receipt (scope_id, kind, detail)
+  select p.scope_id, 'lifted', jsonb_build_object('revocation', p_revocation, 'policyEpoch', p.policy_epoch)
+  from fenceline.policy_scope p where p.scope_id = any (v_scopes);
+  perform pg_notify('fenceline.wake',
+                    json_build_object('kind', 'discovery', 'source', src.name, 'reader', subj.name)::text)
+  from fenceline.policy_scope p
+  join fenceline.source src using (source_id) join fenceline.subject subj using (subject_id)
+  where p.scope_id = any (v_scopes) and v.role <> 'audience';
+  return 'lifted';
+end $$;
+
+-- Reopens what a lifted revocation closed. What another standing one covers stays closed and is that one's to reopen; what it
+-- only covered in part is read again.
+create or replace function fenceline.reopen_subscriptions(p_revocation bigint) returns void
+language plpgsql volatile as $$
+declare
+  v_partly bigint[];
+begin
+  v_partly := array(
+    select distinct r.subscription_id
+    from fenceline.revocation_group x join fenceline.group_root r using (group_id)
+    where x.revocation_id = p_revocation and r.state = 'REVOKED');
+  perform 1 from fenceline.subscription s
+    where s.closed_by = p_revocation or s.subscription_id = any (v_partly)
+    order by s.subscription_id for no key update;
+  with successor as (
+    select s.subscription_id, min(c.revocation_id) as revocation_id
+    from fenceline.subscription s
+    join fenceline.policy_scope p using (scope_id)
+    join fenceline.resource q using (resource_id)
+    join fenceline.revocation_cover c on c.subject_id = p.subject_id and c.as_reader and c.hash = any (q.deny_hashes)
+    where s.closed_by = p_revocation
+    group by s.subscription_id
+  )
+  update fenceline.subscription s set closed_by = n.revocation_id
+  from successor n where s.subscription_id = n.subscription_id;
+  update fenceline.subscription s set due_at = fenceline.now()
+  where s.subscription_id = any (v_partly) and s.lifecycle = 'ACTIVE';
+  with reopened as (
+    update fenceline.subscription s
+    set lifecycle = 'SUBSCRIBING', generation = s.generation + 1, closed_by = null, close_ordinal = null,
+        close_policy_epoch = null, digest = null, session_generation = null, due_at = fenceline.now()
+    where s.closed_by = p_revocation
+    returning s.scope_id, s.subscription_id, s.generation
+  )
+  insert into fenceline.receipt (scope_id, subscription_id, kind, detail)
+  select o.scope_id, o.subscription_id, 'reopened',
+         jsonb_build_object('by', 'lift', 'revocation', p_revocation, 'generation', o.generation)
+  from reopened o;
+end $$;
+
+-- Revocations with what became of them, newest first.
+--   p_revocation  one, or null for all
+--   p_open        null: any state; true: still to be completed; false: the others
+create or replace function fenceline.revocation_status(p_revocation bigint, p_open boolean)
+returns table (revocation_id bigint, request_id text, state text, nothing_covered boolean, subject text, role text,
+               source text, scope_text text, reason text, requested_by text, effective_at timestamptz,
+               completed_at timestamptz, covered_resources int, stores json, exports int)
+language sql stable as $$
+  select v.revocation_id, v.request_id, v.state::text, v.nothing_covered, subj.name, v.role::text, src.name, v.scope_text,
+         v.reason, v.requested_by, v.effective_at, v.completed_at, coalesce(v.covered_resources, 0),
+         (select json_agg(s order by s.store) from (
+            select st.name as store, sum(g.entries) as entries,
+                   coalesce(sum(g.entries) filter (where fenceline.awaits_purge(g)), 0) as remaining,
+                   (select extract(epoch from max(r.absent_at)) * 1000 from fenceline.purge_receipt r
+                    where r.revocation_id = v.revocation_id and r.store_id = st.store_id) as "absentAt",
+                   (select min(r.claim) from fenceline.purge_receipt r
+                    where r.revocation_id = v.revocation_id and r.store_id = st.store_id) as claim,
+                   st.failure
+            from fenceline.revocation_group x
+            join fenceline.entry_group g using (group_id)
+            join fenceline.store st using (store_id)
+            where x.revocation_id = v.revocation_id
+            group by st.store_id, st.name, st.failure) s),
+         (select count(*)::int from fenceline.revocation_export x join fenceline.export e using (export_id)
+          where x.revocation_id = v.revocation_id and e.acknowledged_at is null)
+  from fenceline.revocation v
+  join fenceline.subject subj using (subject_id)
+  left join fenceline.source src using (source_id)
+  where (p_revocation is null or v.revocation_id = p_revocation)
+    and (p_open is null or (v.state in ('EFFECTIVE', 'COMPLETE_EXCEPT_EXPORTS')) = p_open)
+  order by v.revocation_id desc
+$$;
+
+-- Takes note that somebody dealt with an export; revocations that waited for nothing else are complete.
+-- Result: whether there was such an export, not acknowledged before.
+create or replace function fenceline.acknowledge_export(p_export bigint) returns boolean
+language plpgsql volatile as $$
+declare
+  v_revocations bigint[];
+begin
+  v_revocations := array(
+    select v.revocation_id from fenceline.revocation v
+    where v.revocation_id in (select x.revocation_id from fenceline.revocation_export x where x.export_id = p_export)
+    order by v.revocation_id for no key update);
+  update fenceline.export set acknowledged_at = fenceline.now() where export_id = p_export and acknowledged_at is null;
+  if not found then
+    return false;
+  end if;
+  perform fenceline.complete_revocation(r.revocation_id)
+  from unnest(v_revocations) r (revocation_id)
+  join fenceline.revocation v using (revocation_id) where v.state = 'COMPLETE_EXCEPT_EXPORTS';
+  return true;
+end $$;
