@@ -1,3 +1,10 @@
+import type { Queryable } from "./database/database.js";
+import { assert } from "./errors.js";
+import { entryIds, type LedgerIdentity } from "./identity.js";
+import { lineageIdOf } from "./lineage-id.js";
+import { keyDigest } from "./resource-rows.js";
+import { resourceKey } from "./resource-uri.js";
+
 export interface TracedVersion {
   readonly lineageId: string;
   readonly uri: string;
@@ -11,7 +18,12 @@ export interface TracedVersion {
   readonly session: number;
   readonly scan: number | undefined;
   readonly server: string | undefined;
-  readonly entries: readonly { readonly index: string; readonly store: string; readonly id: string; readonly state: string }[];
+  readonly entries: readonly {
+    readonly index: string;
+    readonly store: string;
+    readonly id: string;
+    readonly state: string;
+  }[];
 }
 
 export interface Trace {
@@ -53,4 +65,109 @@ export interface AuditLedger {
   status(): Promise<LedgerStatus>;
   /** Ids the ledger records as PRESENT in an index's store, paged by id, for the comparison of store and ledger. */
   recordedEntries(index: string, page: { readonly limit: number; readonly afterId?: string }): Promise<string[]>;
+}
+
+/** What a ledger says about itself; see `AuditLedger`. The rules are in `functions/audit.sql` and `functions/verify.sql`. */
+export function auditLedger(database: Queryable, identity: LedgerIdentity): AuditLedger {
+  const ids = entryIds(identity);
+  return {
+    async trace(of) {
+      const entry = "entry" in of ? (ids.numberOf(of.entry) ?? null) : null;
+      const uri = "uri" in of ? keyDigest(resourceKey(of.uri)) : null;
+      const rows = await database.query<TraceRow>("select * from fenceline.trace($1, $2)", [uri, entry]);
+      return { ...of, versions: rows.map((row) => tracedVersion(row, ids.format)) };
+    },
+
+    async verify() {
+      return database.query<Invariant>("select * from fenceline.verify()");
+    },
+
+    async status() {
+      const sources = await database.query<SourceStatusRow>("select * from fenceline.source_status()");
+      const [row] = await database.query<LedgerStatusRow>("select * from fenceline.ledger_status()");
+      assert(row !== undefined, "ledger_status answers with one row.");
+      return {
+        sources: sources.map(({ era, scan, oldest_verified_at, holder, ...counts }) => ({
+          ...counts,
+          era: era ?? undefined,
+          scan: scan ?? undefined,
+          oldestVerifiedAt: oldest_verified_at ?? undefined,
+          holder: holder ?? undefined,
+        })),
+        revocations: { open: row.open_revocations, complete: row.complete_revocations },
+        stores: (row.stores ?? []).map(({ store, failure }) =>
+          failure === null ? { store, reachable: true } : { store, reachable: false, failure },
+        ),
+        waiting: { reads: row.reads, indexing: row.indexing, purging: row.purging },
+      };
+    },
+
+    async recordedEntries(index, { limit, afterId }) {
+      const after = afterId === undefined ? -1 : ids.numberOf(afterId);
+      assert(after !== undefined, `${afterId} is an entry id of this ledger.`);
+      const rows = await database.query<{ index_id: number; entry_number: number }>(
+        "select * from fenceline.recorded_entries($1, $2, $3)",
+        [index, limit, after],
+      );
+      return rows.map((row) => ids.format(row.index_id, row.entry_number));
+    },
+  };
+}
+
+interface TraceRow {
+  readonly subscription_id: number;
+  readonly ordinal: number;
+  readonly uri: string;
+  readonly digest: string | null;
+  readonly accepted_at: Date;
+  readonly source: string;
+  readonly reader: string;
+  readonly read_id: string;
+  readonly session_id: number;
+  readonly scan_id: number | null;
+  readonly server: string | null;
+  readonly entries: readonly { index: string; indexId: number; store: string; number: number; state: string }[] | null;
+}
+
+interface SourceStatusRow {
+  readonly name: string;
+  readonly reader: string;
+  readonly era: string | null;
+  readonly pushed: number;
+  readonly polled: number;
+  readonly scan: string | null;
+  readonly oldest_verified_at: Date | null;
+  readonly due: number;
+  readonly holder: string | null;
+}
+
+interface LedgerStatusRow {
+  readonly open_revocations: number;
+  readonly complete_revocations: number;
+  readonly reads: number;
+  readonly indexing: number;
+  readonly purging: number;
+  readonly stores: readonly { store: string; failure: string | null }[] | null;
+}
+
+function tracedVersion(row: TraceRow, idOf: (indexId: number, number: number) => string): TracedVersion {
+  return {
+    lineageId: lineageIdOf(row.subscription_id, row.ordinal),
+    uri: row.uri,
+    ordinal: row.ordinal,
+    digest: row.digest ?? undefined,
+    acceptedAt: row.accepted_at,
+    source: row.source,
+    reader: row.reader,
+    readId: row.read_id,
+    session: row.session_id,
+    scan: row.scan_id ?? undefined,
+    server: row.server ?? undefined,
+    entries: (row.entries ?? []).map(({ index, indexId, store, number, state }) => ({
+      index,
+      store,
+      id: idOf(indexId, number),
+      state,
+    })),
+  };
 }

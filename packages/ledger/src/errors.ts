@@ -27,6 +27,9 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `record_invalid` | a record does not fit its schema | see the named fields |
  * | `uri_invalid` | a URI scope is empty or does not end at a segment bound | correct the scope |
  * | `source_unknown` | no source of that name was registered | register it, or correct the name |
+ * | `store_unknown` | an index names a store that was not registered | register the store first |
+ * | `index_configuration_changed` | a version of an index came again with another store, embedding or configuration | raise the index's version |
+ * | `revocation_unknown` | there is no revocation with this id | list the revocations |
  * | `request_id_reused` | a `requestId` came again with other contents | use a new id for a new request |
  * | `ledger_closed` | the ledger was used after `close()` | open it again |
  * | `connection_lost` | the connection broke while a statement or a commit ran, so it may or may not have taken effect | look at the data, then decide |
@@ -46,6 +49,9 @@ export type LedgerErrorCode =
   | "record_invalid"
   | "uri_invalid"
   | "source_unknown"
+  | "store_unknown"
+  | "index_configuration_changed"
+  | "revocation_unknown"
   | "request_id_reused"
   | "ledger_closed"
   | "connection_lost"

@@ -1,1 +1,79 @@
-export { FencelineError, type LedgerErrorCode } from "./errors.js";
+export type { AuditLedger, Invariant, LedgerStatus, Trace, TracedVersion } from "./audit.js";
+export {
+  type Database,
+  type Listening,
+  type ListenOptions,
+  type OpenDatabaseOptions,
+  openDatabase,
+  type Queryable,
+} from "./database/database.js";
+export { type EntryIdParts, formatEntryId, parseEntryId } from "./entry-id.js";
+export { assert, FencelineError, type LedgerErrorCode } from "./errors.js";
+export type { Grant, GrantLedger, GrantOrigin } from "./grants.js";
+export { type Ledger, type OpenLedgerOptions, openLedger, type Wake } from "./ledger.js";
+export type { ConfirmOutcome, IndexRef, IndexWork, IntendedGroup, LineageLedger } from "./lineage.js";
+export { lineageIdOf, parseLineageId } from "./lineage-id.js";
+export { defaultReadTiming, type ReadTiming } from "./read-timing.js";
+export type {
+  AcceptedRead,
+  AcceptOutcome,
+  IssuedRead,
+  ReadAnswer,
+  ReadLedger,
+  ReadPart,
+  ReadReason,
+  SettledAs,
+  SettleOutcome,
+} from "./reads.js";
+export { type CapabilityReceipt, capabilityReceipt } from "./records/capability-receipt.js";
+export { type DerivedEntry, derivedEntry } from "./records/derived-entry.js";
+export { parseRecord } from "./records/parse-record.js";
+export { type PermissionRevocation, permissionRevocation } from "./records/permission-revocation.js";
+export { type PurgeReceipt, purgeReceipt } from "./records/purge-receipt.js";
+export {
+  type ProvenSnapshot,
+  provenSnapshot,
+  type ResourceDiscoveryScan,
+  resourceDiscoveryScan,
+  type UnprovenSnapshot,
+  unprovenSnapshot,
+} from "./records/resource-discovery-scan.js";
+export { type ResourceSubscription, resourceSubscription } from "./records/resource-subscription.js";
+export { type ResourceVersion, resourceVersion } from "./records/resource-version.js";
+export { foldedUri, matchKey, resourceKey, segmentKey } from "./resource-uri.js";
+export type {
+  PurgeClaim,
+  PurgeReceiptRow,
+  RevocationLedger,
+  RevocationRequest,
+  RevocationRole,
+  RevocationState,
+  RevocationStatus,
+  UnreachedExport,
+} from "./revocations.js";
+export type {
+  FinishedScan,
+  HeldRemoval,
+  PublishResult,
+  RemovalFloor,
+  ScanEntry,
+  ScanLedger,
+  ScanVerdict,
+} from "./scans.js";
+export { formatUriScope, parseUriScope } from "./scope-text.js";
+export type {
+  NegotiatedCapabilities,
+  OpenSessionResult,
+  Session,
+  SessionLedger,
+  SourceRegistration,
+} from "./sessions.js";
+export {
+  type LifecycleState,
+  type ShownState,
+  type SubscriptionCounters,
+  shownState,
+} from "./subscription-state.js";
+export type { NotificationOutcome, SubscriptionLedger, SubscriptionRef } from "./subscriptions.js";
+export { denialCovers, grantCovers, type UriScope, uriScope } from "./uri-scope.js";
+export type { Freshness, VisibilityLedger, VisibleEntry } from "./visibility.js";

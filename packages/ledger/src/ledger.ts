@@ -1,13 +1,18 @@
-import type { AuditLedger } from "./audit.js";
-import type { Database } from "./database/database.js";
-import type { GrantLedger } from "./grants.js";
-import type { LineageLedger } from "./lineage.js";
-import type { ReadLedger } from "./reads.js";
-import type { RevocationLedger } from "./revocations.js";
-import type { ScanLedger } from "./scans.js";
-import type { SessionLedger } from "./sessions.js";
-import type { SubscriptionLedger } from "./subscriptions.js";
-import type { VisibilityLedger } from "./visibility.js";
+import type pg from "pg";
+import { type AuditLedger, auditLedger } from "./audit.js";
+import { type Database, type Listening, openDatabase } from "./database/database.js";
+import { type MigrateOptions, migrate } from "./database/migrations.js";
+import { type GrantLedger, grantLedger } from "./grants.js";
+import { readIdentity } from "./identity.js";
+import { queryableInSchema } from "./ledger-schema.js";
+import { type LineageLedger, lineageLedger } from "./lineage.js";
+import type { ReadTiming } from "./read-timing.js";
+import { type ReadLedger, readLedger } from "./reads.js";
+import { type RevocationLedger, revocationLedger } from "./revocations.js";
+import { type ScanLedger, scanLedger } from "./scans.js";
+import { type SessionLedger, sessionLedger } from "./sessions.js";
+import { type SubscriptionLedger, subscriptionLedger } from "./subscriptions.js";
+import { type VisibilityLedger, visibilityLedger } from "./visibility.js";
 
 /** What users hold: every rule of discovery, subscription, fenced reads, lineage and revocation over one database. */
 export interface Ledger
@@ -20,16 +25,18 @@ export interface Ledger
     GrantLedger,
     RevocationLedger,
     AuditLedger {
+  /** What was opened, without a password. */
   readonly address: string;
   readonly schema: string;
   /** For stores that live in the ledger's own database. */
   readonly database: Database;
   /**
-   * Runs `onWake` for whatever another process announced: a revocation, or work handed to the holder of a session.
+   * Runs `onWake` for whatever any process announced: a revocation, or work handed to the holder of a session.
    * A hint only: after a lost connection some are missed, so look at the ledger on a timer too.
    */
   onWake(onWake: (wake: Wake) => void): Promise<{ close(): Promise<void> }>;
   announce(wake: Wake): Promise<void>;
+  /** Closes what `openLedger` opened; a pool that was passed in stays open. Idempotent. */
   close(): Promise<void>;
 }
 
@@ -38,3 +45,80 @@ export type Wake =
   | { readonly kind: "read"; readonly source: string; readonly reader: string }
   | { readonly kind: "discovery"; readonly source: string; readonly reader: string }
   | { readonly kind: "index"; readonly index: string };
+
+export interface OpenLedgerOptions {
+  /** Where its tables are: a plain lower-case identifier. Default `fenceline`. */
+  readonly schema?: string;
+  /** When resources are read again. Default: the intervals of the spec's §9. */
+  readonly readTiming?: ReadTiming;
+}
+
+/**
+ * Opens a ledger, and creates or migrates its tables.
+ *
+ * @param address `file:DIR` (embedded), `postgres://…`, or a `pg.Pool` of the caller's own
+ * @throws {FencelineError} `address_invalid`, `address_in_use`, `database_unreachable`, `directory_incompatible`,
+ * `schema_invalid_name`, `schema_newer`, `migration_failed`, `migration_changed`
+ */
+export async function openLedger(address: string | pg.Pool, options: OpenLedgerOptions = {}): Promise<Ledger> {
+  const { schema = "fenceline", readTiming } = options;
+  const database = await openDatabase(address);
+  try {
+    await migrate(database, { schema } satisfies MigrateOptions);
+    return await composeLedger(database, schema, readTiming);
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+}
+
+async function composeLedger(database: Database, schema: string, timing: ReadTiming | undefined): Promise<Ledger> {
+  const queryable = queryableInSchema(database, schema);
+  const identity = await readIdentity(queryable);
+  const channel = `${schema}.wake`;
+  return {
+    ...sessionLedger(queryable),
+    ...scanLedger(queryable, timing),
+    ...subscriptionLedger(queryable, timing),
+    ...readLedger(queryable, timing),
+    ...lineageLedger(queryable, identity),
+    ...visibilityLedger(queryable, identity),
+    ...grantLedger(queryable),
+    ...revocationLedger(queryable, identity),
+    ...auditLedger(queryable, identity),
+    address: database.address,
+    schema,
+    database,
+    onWake: (onWake) => listenForWakes(database, channel, onWake),
+    async announce(wake) {
+      await queryable.query("select pg_notify($1, $2)", [channel, JSON.stringify(wake)]);
+    },
+    close: () => database.close(),
+  };
+}
+
+function listenForWakes(database: Database, channel: string, onWake: (wake: Wake) => void): Promise<Listening> {
+  return database.listen(channel, (payload) => {
+    const wake = parseWake(payload);
+    if (wake) onWake(wake);
+  });
+}
+
+/** A newer version may announce what this one does not know; as a wake is only a hint, that is left aside. */
+function parseWake(payload: string): Wake | undefined {
+  try {
+    const wake = JSON.parse(payload) as Wake;
+    switch (wake.kind) {
+      case "revocation":
+      case "read":
+      case "discovery":
+      case "index":
+        return wake;
+      default:
+        wake satisfies never;
+        return undefined;
+    }
+  } catch {
+    return undefined;
+  }
+}

@@ -1,4 +1,13 @@
+import { randomUUID } from "node:crypto";
+import type { Queryable } from "./database/database.js";
+import { FencelineError } from "./errors.js";
+import { call, storableText } from "./fenced-call.js";
+import { entryIds, type LedgerIdentity } from "./identity.js";
+import { EVERY_SOURCE, hashPrefix } from "./resource-rows.js";
 import type { UriScope } from "./resource-uri.js";
+import { formatUriScope, parseUriScope } from "./scope-text.js";
+import { sourceIdOf } from "./subjects.js";
+import { denialRanges, denialTexts } from "./uri-scope.js";
 
 export type RevocationRole = "reader" | "audience" | "both";
 export type RevocationState = "EFFECTIVE" | "COMPLETE" | "COMPLETE_EXCEPT_EXPORTS" | "LIFTED";
@@ -49,12 +58,24 @@ export interface PurgeClaim {
   readonly groupId: number;
   readonly claimToken: string;
   readonly indexId: number;
+  /** Its entries were absent on an earlier sweep; the write of some may have ended since (P3). */
+  readonly sweptBefore: boolean;
   readonly entries: readonly { readonly entryId: string; readonly storeKey?: string }[];
 }
 
 export interface RevocationLedger {
-  /** Takes effect when this returns (P2): nothing it covers is shown or accepted from then on. Wakes the purge by NOTIFY. */
+  /**
+   * Takes effect when this returns (P2): nothing it covers is shown or accepted from then on. Wakes the purge by NOTIFY.
+   *
+   * @throws {FencelineError} `source_unknown`, `uri_invalid`, `request_id_reused`
+   */
   revoke(request: RevocationRequest): Promise<RevocationStatus>;
+  /**
+   * Lifts it: what it closed, and no other standing revocation covers, is read again under a new generation, and served
+   * when that read is accepted. Idempotent.
+   *
+   * @throws {FencelineError} `revocation_unknown`
+   */
   lift(revocationId: number): Promise<RevocationStatus>;
   revocation(revocationId: number): Promise<RevocationStatus | undefined>;
   listRevocations(filter?: { readonly open?: boolean }): Promise<RevocationStatus[]>;
@@ -63,12 +84,45 @@ export interface RevocationLedger {
   /** Open revocations whose batches are not done. */
   revocationsToAdvance(): Promise<number[]>;
   /** Groups to remove from a store: superseded, tombstoned, abandoned or revoked; not those a writer may still be writing. */
-  claimPurge(request: { readonly store: string; readonly limit: number; readonly leaseMs: number }): Promise<PurgeClaim[]>;
+  claimPurge(request: {
+    readonly store: string;
+    readonly limit: number;
+    readonly leaseMs: number;
+  }): Promise<PurgeClaim[]>;
   /** The entries are gone by id, probed at `absentAt`. Writes `purgeReceipt.v1` rows and completes revocations (P3). */
-  confirmPurge(store: string, claims: readonly PurgeClaim[], proof: { readonly claim: "absent" | "erased" }): Promise<void>;
+  confirmPurge(
+    store: string,
+    claims: readonly PurgeClaim[],
+    proof: {
+      readonly claim: "absent" | "erased";
+      /** Entries of claims swept before that were in the store again, and had to be deleted once more. */
+      readonly reappeared?: readonly string[];
+    },
+  ): Promise<void>;
   /** Hands claims back; the store is recorded as failing and the revocation stays open (P5). */
   releasePurge(store: string, claims: readonly PurgeClaim[], failure: string): Promise<void>;
-  purgeReceipts(revocationId: number): Promise<PurgeReceiptRow[]>;
+  /** In the order they were written; without an id those of no revocation (superseded, tombstoned, abandoned, reappeared). */
+  purgeReceipts(revocationId?: number): Promise<PurgeReceiptRow[]>;
+  /** Exports that a revocation (or any) could not reach and nobody acknowledged, as a feed in order of their ids (L6). */
+  unreachedExports(filter?: {
+    readonly revocationId?: number;
+    readonly afterId?: number;
+    readonly limit?: number;
+  }): Promise<UnreachedExport[]>;
+  /** Somebody dealt with it; a revocation that waited for nothing else is `COMPLETE`. `false`: unknown, or done before. */
+  acknowledgeExport(exportId: number): Promise<boolean>;
+}
+
+/** A version that left our sight (L6) and is covered by a standing revocation. */
+export interface UnreachedExport {
+  readonly exportId: number;
+  readonly revocationId: number;
+  readonly lineageId: string;
+  readonly source: string;
+  readonly reader: string;
+  readonly uri: string;
+  readonly destination: string;
+  readonly exportedAt: Date;
 }
 
 export interface PurgeReceiptRow {
@@ -83,4 +137,266 @@ export interface PurgeReceiptRow {
   readonly claim: "hidden" | "absent" | "erased";
   readonly startedAt: Date;
   readonly absentAt: Date;
+}
+
+/** Covered resources per batch under the revocation's row (P2). */
+const ADVANCE_LIMIT = 100;
+
+/** The revocations of a ledger; see `RevocationLedger`. The rules are in `functions/revocations.sql` and `functions/purge.sql`. */
+export function revocationLedger(database: Queryable, identity: LedgerIdentity): RevocationLedger {
+  const ids = entryIds(identity);
+
+  async function statusOf(revocationId: number): Promise<RevocationStatus> {
+    const [status] = await statuses(database, revocationId, null);
+    if (status === undefined) {
+      throw new FencelineError(
+        "revocation_unknown",
+        `There is no revocation ${revocationId}; see \`fenceline revocations\`.`,
+      );
+    }
+    return status;
+  }
+
+  return {
+    async revoke(request) {
+      const { outcome, id, requestId } = await insertRevocation(database, request);
+      if (outcome === "request_id_reused") throw requestIdReused(requestId);
+      return statusOf(id);
+    },
+
+    async lift(revocationId) {
+      await call(database, "fenceline.lift_revocation($1)", [revocationId]);
+      return statusOf(revocationId);
+    },
+
+    async revocation(revocationId) {
+      const [status] = await statuses(database, revocationId, null);
+      return status;
+    },
+
+    listRevocations: ({ open } = {}) => statuses(database, null, open ?? null),
+
+    async advanceRevocation(revocationId, { limit = ADVANCE_LIMIT } = {}) {
+      const parameters = [revocationId, Math.min(limit, ADVANCE_LIMIT)];
+      return call<"more" | "done">(database, "fenceline.advance_revocation($1, $2)", parameters);
+    },
+
+    async revocationsToAdvance() {
+      const rows = await database.query<{ revocation_id: number }>(
+        `select revocation_id from fenceline.revocation
+         where state = 'EFFECTIVE' and not (closed_all and marked_all) order by revocation_id`,
+      );
+      return rows.map((row) => row.revocation_id);
+    },
+
+    async claimPurge({ store, limit, leaseMs }) {
+      const rows = await database.query<PurgeRow>("select * from fenceline.claim_purge($1, $2, $3)", [
+        store,
+        limit,
+        leaseMs,
+      ]);
+      const held = rows.filter((row) => row.claim_token === null).map((row) => row.group_id);
+      // In a statement of its own: the rows of revocations are locked before those of groups.
+      if (held.length > 0) await call(database, "fenceline.complete_revocations_of($1)", [held]);
+      return rows.flatMap((row) => {
+        if (row.claim_token === null) return [];
+        const entries = (row.entries ?? []).map(({ number, storeKey }) => {
+          const entryId = ids.format(row.index_id, number);
+          return storeKey === null ? { entryId } : { entryId, storeKey };
+        });
+        const { group_id: groupId, claim_token: claimToken, index_id: indexId, swept_before: sweptBefore } = row;
+        return [{ groupId, claimToken, indexId, sweptBefore, entries }];
+      });
+    },
+
+    async confirmPurge(store, claims, { claim, reappeared = [] }) {
+      if (claims.length === 0) return;
+      const numbers = reappeared.map((id) => ids.numberOf(id)).filter((number) => number !== undefined);
+      const parameters = [store, ...claimParameters(claims), claim, numbers];
+      await call(database, "fenceline.confirm_purge($1, $2, $3, $4, $5)", parameters);
+    },
+
+    async releasePurge(store, claims, failure) {
+      const parameters = [store, ...claimParameters(claims), storableText(failure)];
+      await call(database, "fenceline.release_purge($1, $2, $3, $4)", parameters);
+    },
+
+    async purgeReceipts(revocationId) {
+      const rows = await database.query<ReceiptRow>(
+        `select r.*, s.name as store from fenceline.purge_receipt r join fenceline.store s using (store_id)
+         where r.revocation_id is not distinct from $1 order by r.purge_receipt_id`,
+        [revocationId ?? null],
+      );
+      return rows.map((row) => ({
+        record: "purgeReceipt.v1" as const,
+        purgeReceiptId: row.purge_receipt_id,
+        revocationId: row.revocation_id ?? undefined,
+        store: row.store,
+        cause: row.cause,
+        entries: row.entries,
+        idsDigest: row.ids_digest.toString("hex"),
+        claim: row.claim,
+        startedAt: row.started_at,
+        absentAt: row.absent_at,
+      }));
+    },
+
+    async unreachedExports({ revocationId, afterId = 0, limit = 1000 } = {}) {
+      return database.query<UnreachedExport>(
+        `select e.export_id as "exportId", v.revocation_id as "revocationId",
+                e.subscription_id || '.' || e.ordinal as "lineageId", src.name as source, subj.name as reader, s.uri,
+                e.destination, e.at as "exportedAt"
+         from fenceline.export e
+         join fenceline.revocation_export x using (export_id)
+         join fenceline.revocation v using (revocation_id)
+         join fenceline.subscription s using (subscription_id)
+         join fenceline.policy_scope p using (scope_id)
+         join fenceline.source src on src.source_id = p.source_id
+         join fenceline.subject subj on subj.subject_id = p.subject_id
+         where e.acknowledged_at is null and v.state <> 'LIFTED' and e.export_id > $2
+           and ($1::bigint is null or v.revocation_id = $1)
+         order by e.export_id, v.revocation_id limit $3`,
+        [revocationId ?? null, afterId, limit],
+      );
+    },
+
+    acknowledgeExport: (exportId) => call<boolean>(database, "fenceline.acknowledge_export($1)", [exportId]),
+  };
+}
+
+interface StatusRow {
+  readonly revocation_id: number;
+  readonly request_id: string;
+  readonly state: RevocationState;
+  readonly nothing_covered: boolean;
+  readonly subject: string;
+  readonly role: RevocationRole;
+  readonly source: string | null;
+  readonly scope_text: string;
+  readonly reason: string;
+  readonly requested_by: string;
+  readonly effective_at: Date;
+  readonly completed_at: Date | null;
+  readonly covered_resources: number;
+  readonly stores: readonly StoreStatusRow[] | null;
+  readonly exports: number;
+}
+
+interface StoreStatusRow {
+  readonly store: string;
+  readonly entries: number;
+  readonly remaining: number;
+  readonly absentAt: number | null;
+  readonly claim: "absent" | "erased" | null;
+  readonly failure: string | null;
+}
+
+interface PurgeRow {
+  readonly group_id: number;
+  /** `null`: somebody attached to it, so it stays. */
+  readonly claim_token: string | null;
+  readonly index_id: number;
+  readonly swept_before: boolean;
+  readonly entries: readonly { number: number; storeKey: string | null }[] | null;
+}
+
+interface ReceiptRow {
+  readonly purge_receipt_id: number;
+  readonly revocation_id: number | null;
+  readonly store: string;
+  readonly cause: string;
+  readonly entries: number;
+  readonly ids_digest: Buffer;
+  readonly claim: "hidden" | "absent" | "erased";
+  readonly started_at: Date;
+  readonly absent_at: Date;
+}
+
+async function insertRevocation(database: Queryable, request: RevocationRequest) {
+  const { source, subject, role = "both", scope = { everything: true }, reason, requestedBy = "unknown" } = request;
+  const { requestId = randomUUID() } = request;
+  const { key, match } = denialRanges(scope);
+  const sourceId = source === undefined ? null : await sourceIdOf(database, source);
+  const hashes = denialTexts(scope).map((text) => hashPrefix(sourceId ?? EVERY_SOURCE, text).toString());
+  const [row] = await database
+    .query<{ outcome: "revoked" | "known" | "request_id_reused"; id: number }>(
+      "select * from fenceline.revoke($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+      [
+        requestId,
+        sourceId,
+        subject,
+        role,
+        formatUriScope(scope),
+        storableText(reason),
+        requestedBy,
+        key.from,
+        key.to,
+        match.from,
+        match.to,
+        hashes,
+      ],
+    )
+    .catch((error: unknown) => {
+      throw isUniqueViolation(error) ? requestIdReused(requestId) : error;
+    });
+  return { outcome: row?.outcome, id: row?.id as number, requestId };
+}
+
+function requestIdReused(requestId: string): FencelineError {
+  return new FencelineError(
+    "request_id_reused",
+    `The request ${JSON.stringify(requestId)} was made before with other contents: use a new id for a new request.`,
+  );
+}
+
+function isUniqueViolation(error: unknown): boolean {
+  const cause = error instanceof FencelineError ? error.cause : undefined;
+  return cause instanceof Error && (cause as Error & { code?: unknown }).code === "23505";
+}
+
+async function statuses(
+  database: Queryable,
+  revocationId: number | null,
+  open: boolean | null,
+): Promise<RevocationStatus[]> {
+  const rows = await database.query<StatusRow>("select * from fenceline.revocation_status($1, $2)", [
+    revocationId,
+    open,
+  ]);
+  return rows.map((row) => ({
+    revocationId: row.revocation_id,
+    requestId: row.request_id,
+    state: row.state,
+    nothingCovered: row.nothing_covered,
+    subject: row.subject,
+    role: row.role,
+    source: row.source ?? undefined,
+    scope: parseUriScope(row.scope_text),
+    reason: row.reason,
+    requestedBy: row.requested_by,
+    effectiveAt: row.effective_at,
+    completedAt: row.completed_at ?? undefined,
+    covered: {
+      resources: row.covered_resources,
+      entries: (row.stores ?? []).reduce((sum, store) => sum + store.entries, 0),
+    },
+    stores: (row.stores ?? []).map(storeStatus),
+    exports: row.exports,
+  }));
+}
+
+function storeStatus({ store, entries, remaining, absentAt, claim, failure }: StoreStatusRow) {
+  const gone = remaining === 0;
+  return {
+    store,
+    entries,
+    remaining,
+    absentAt: gone && absentAt !== null ? new Date(absentAt) : undefined,
+    claim: gone ? (claim ?? "hidden") : ("hidden" as const),
+    ...(!gone && failure !== null && { failure }),
+  };
+}
+
+function claimParameters(claims: readonly PurgeClaim[]): [groupIds: number[], tokens: string[]] {
+  return [claims.map(({ groupId }) => groupId), claims.map(({ claimToken }) => claimToken)];
 }

@@ -1,3 +1,7 @@
+import type { Queryable } from "./database/database.js";
+import { entryIds, type LedgerIdentity } from "./identity.js";
+import { lineageIdOf } from "./lineage-id.js";
+
 /** §9. `changed`: a newer version is known to exist; `unverified`: stream broken or credential problem; `expired`: past its bound. */
 export type Freshness = "fresh" | "changed" | "unverified" | "expired";
 
@@ -25,4 +29,50 @@ export interface VisibilityLedger {
     readonly entryIds: readonly string[];
     readonly asker: readonly string[];
   }): Promise<VisibleEntry[]>;
+}
+
+/** What an asker may see; see `VisibilityLedger`. The rules are in `functions/visibility.sql`. */
+export function visibilityLedger(database: Queryable, identity: LedgerIdentity): VisibilityLedger {
+  const ids = entryIds(identity);
+  return {
+    async visibleEntries({ index, entryIds: asked, asker }) {
+      const numbers = asked.map((id) => ids.numberOf(id));
+      const known = [...new Set(numbers.filter((number) => number !== undefined))];
+      if (known.length === 0 || asker.length === 0) return [];
+      const rows = await database.query<VisibleRow>("select * from fenceline.visible_entries($1, $2, $3)", [
+        index,
+        known,
+        asker,
+      ]);
+      const rowOf = new Map(rows.map((row) => [row.entry_number, row]));
+      return asked.flatMap((id, position) => {
+        const row = rowOf.get(numbers[position] ?? Number.NaN);
+        // The id names the index as well: one of this ledger's numbers under another index is no entry.
+        if (row === undefined || ids.format(row.index_id, row.entry_number) !== id.toLowerCase()) return [];
+        return [
+          {
+            entryId: id,
+            lineageId: lineageIdOf(row.subscription_id, row.ordinal),
+            source: row.source,
+            reader: row.reader,
+            uri: row.uri,
+            freshness: row.freshness,
+            verifiedAt: row.verified_at ?? undefined,
+          },
+        ];
+      });
+    },
+  };
+}
+
+interface VisibleRow {
+  readonly entry_number: number;
+  readonly index_id: number;
+  readonly subscription_id: number;
+  readonly ordinal: number;
+  readonly source: string;
+  readonly reader: string;
+  readonly uri: string;
+  readonly freshness: Freshness;
+  readonly verified_at: Date | null;
 }
