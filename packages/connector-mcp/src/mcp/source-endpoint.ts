@@ -48,7 +48,9 @@ export function redactor(endpoint: SourceEndpoint): (text: string) => string {
 function secretsOf(endpoint: SourceEndpoint): string[] {
   if (!("url" in endpoint)) return Object.values(endpoint.env ?? {});
   const values = Object.values(endpoint.headers ?? {});
-  return [...values, ...values.flatMap((value) => value.split(/\s+/)), ...parseUrl(endpoint.url).searchParams.values()];
+  // A server may repeat the credentials without their scheme ("Bearer").
+  const credentials = values.flatMap((value) => value.split(/\s+/).slice(1));
+  return [...values, ...credentials, ...parseUrl(endpoint.url).searchParams.values()];
 }
 
 /** Starts a server's process; `onStderr` receives what it writes beside the protocol. */

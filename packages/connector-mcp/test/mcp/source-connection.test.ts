@@ -109,6 +109,7 @@ describe("the end of a connection", () => {
     const connection = await connectSource({ url: server.url });
     await Promise.all([connection.close(), connection.close()]);
     await expect(connection.closed).resolves.toEqual({ reason: "local" });
+    expect(connection).toMatchObject({ era: "modern", capabilities: { resources: true } });
   });
 
   test("after close the server's process is gone", async () => {

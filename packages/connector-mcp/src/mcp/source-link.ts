@@ -1,0 +1,297 @@
+import type { FencelineError } from "@fenceline/ledger";
+import {
+  Client,
+  type JSONRPCMessage,
+  type PriorDiscovery,
+  SdkHttpError,
+  type StreamableHTTPClientTransport,
+  SUBSCRIPTION_ID_META_KEY,
+  type SubscriptionFilter,
+  type Transport,
+  type TransportSendOptions,
+} from "@modelcontextprotocol/client";
+import { type ConnectorErrorCode, connectorError } from "../errors.js";
+import { HttpWatch } from "./http-watch.js";
+import type { IgnoredReason } from "./resource-stream.js";
+import type { ServerProcess } from "./server-process.js";
+import type {
+  ConnectionEnd,
+  ConnectOptions,
+  ProtocolEra,
+  SourceCapabilities,
+  SourceConnection,
+  SourceListener,
+  SourceWire,
+  SubscriptionId,
+} from "./source-connection.js";
+import {
+  type AfterConnectCall,
+  describeEndpoint,
+  httpTransport,
+  redactor,
+  type SourceEndpoint,
+  stdioTransport,
+} from "./source-endpoint.js";
+import { classifyFailure, type FailureKind, failureCode } from "./wire-failure.js";
+
+const CLIENT_INFO = { name: "fenceline", version: "0.1.0" };
+const DEFAULT_REQUEST_TIMEOUT_MS = 60_000;
+const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
+
+const STDIO_PROBE_TIMEOUT_MS = 20_000;
+const FAREWELL_TIMEOUT_MS = 2_000;
+
+/** What the handshake told. */
+type Greeting = Pick<SourceConnection, "era" | "protocolVersion" | "server" | "capabilities">;
+
+const NO_CAPABILITIES: SourceCapabilities = { resources: false, subscribe: false, listChanged: false };
+
+function greetingOf(client: Client): Greeting {
+  const server = client.getServerVersion();
+  const resources = client.getServerCapabilities()?.resources;
+  return {
+    era: client.getProtocolEra() ?? "legacy",
+    protocolVersion: client.getNegotiatedProtocolVersion() ?? "",
+    server: server && { name: server.name, version: server.version },
+    capabilities: {
+      resources: resources !== undefined,
+      subscribe: resources?.subscribe === true,
+      listChanged: resources?.listChanged === true,
+    },
+  };
+}
+
+/** The connection behind {@link SourceConnection}; its invariants stand there. */
+export class SourceLink implements SourceConnection, SourceWire {
+  readonly client: Client;
+  readonly http: HttpWatch | undefined;
+  readonly requestTimeoutMs: number;
+  readonly closed: Promise<ConnectionEnd>;
+
+  readonly #transport: ServerProcess | StreamableHTTPClientTransport;
+  readonly #name: string;
+  readonly #redact: (text: string) => string;
+  readonly #listeners = new Set<SourceListener>();
+  readonly #subscriptionIds = new WeakMap<object, SubscriptionId>();
+  readonly #resolveClosed: (end: ConnectionEnd) => void;
+  /** Kept here: the client forgets it when it closes. */
+  #greeting: Greeting = { era: "legacy", protocolVersion: "", server: undefined, capabilities: NO_CAPABILITIES };
+  #ended: ConnectionEnd | undefined;
+  #processDied = false;
+  #closing: Promise<void> | undefined;
+
+  constructor(endpoint: SourceEndpoint, options: ConnectOptions) {
+    this.#name = describeEndpoint(endpoint);
+    this.#redact = redactor(endpoint);
+    this.requestTimeoutMs = endpoint.requestTimeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS;
+    let resolveClosed!: (end: ConnectionEnd) => void;
+    this.closed = new Promise((resolve) => {
+      resolveClosed = resolve;
+    });
+    this.#resolveClosed = resolveClosed;
+
+    const maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
+    if ("url" in endpoint) {
+      this.http = new HttpWatch({ maxMessageBytes, isModern: () => this.client.getProtocolEra() === "modern" });
+      this.#transport = httpTransport(endpoint, this.http.fetch);
+    } else {
+      this.http = undefined;
+      this.#transport = stdioTransport(endpoint, { maxMessageBytes, onStderr: options.onStderr });
+    }
+    this.#watchTransport();
+    this.client = this.#makeClient(options);
+  }
+
+  get wire(): SourceWire {
+    return this;
+  }
+
+  get era(): ProtocolEra {
+    return this.#greeting.era;
+  }
+
+  get protocolVersion(): string {
+    return this.#greeting.protocolVersion;
+  }
+
+  get server(): { name: string; version: string } | undefined {
+    return this.#greeting.server;
+  }
+
+  get capabilities(): SourceCapabilities {
+    return this.#greeting.capabilities;
+  }
+
+  get ended(): ConnectionEnd | undefined {
+    return this.#ended;
+  }
+
+  /** The server's process ended and nobody here had asked for it. */
+  get processDied(): boolean {
+    return this.#processDied;
+  }
+
+  get sessionId(): string | undefined {
+    return "sessionId" in this.#transport ? this.#transport.sessionId : undefined;
+  }
+
+  async shakeHands(signal: AbortSignal | undefined, prior?: PriorDiscovery): Promise<void> {
+    const giveUp = (): void => void this.#transport.close();
+    signal?.addEventListener("abort", giveUp, { once: true });
+    try {
+      signal?.throwIfAborted();
+      await this.client.connect(this.#transport, {
+        timeout: this.requestTimeoutMs,
+        ...(signal && { signal }),
+        ...(prior && { prior }),
+      });
+      this.#greeting = greetingOf(this.client);
+    } catch (error) {
+      throw this.#connectError(error, signal);
+    } finally {
+      signal?.removeEventListener("abort", giveUp);
+    }
+  }
+
+  async callAfterConnect(calls: readonly AfterConnectCall[], signal: AbortSignal | undefined): Promise<void> {
+    for (const call of calls) {
+      const problem = await this.#callTool(call, signal);
+      if (problem === undefined) continue;
+      throw connectorError(
+        "after_connect_failed",
+        `afterConnect tool ${call.tool} of ${this.#name}: ${problem.message}`,
+        { cause: problem.cause },
+      );
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  listen(listener: SourceListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  subscriptionIdOf(filter: SubscriptionFilter): SubscriptionId | undefined {
+    return this.#subscriptionIds.get(filter);
+  }
+
+  failure(error: unknown, signal?: AbortSignal): FailureKind {
+    const kind = classifyFailure(error, { signal, sessionBound: this.sessionId !== undefined });
+    if (kind === "session_lost") this.#end({ reason: "session_lost", cause: error });
+    return kind;
+  }
+
+  error(what: string, error: unknown, signal?: AbortSignal): FencelineError<ConnectorErrorCode> {
+    const kind = this.failure(error, signal);
+    return connectorError(failureCode(kind), `${what} at ${this.#name}: ${this.explain(error)}`, { cause: error });
+  }
+
+  explain(error: unknown): string {
+    const status = error instanceof SdkHttpError ? ` (HTTP ${error.status})` : "";
+    return this.#redact(error instanceof Error ? error.message : String(error)).trimEnd() + status;
+  }
+
+  #makeClient(options: ConnectOptions): Client {
+    const probe = this.http ? {} : { timeoutMs: Math.min(this.requestTimeoutMs, STDIO_PROBE_TIMEOUT_MS) };
+    const client = new Client(options.clientInfo ?? CLIENT_INFO, {
+      versionNegotiation: { mode: "auto", probe },
+      // Without it a missing capability is answered with an empty list and a line on standard output.
+      enforceStrictCapabilities: true,
+      // Nobody sits here to be asked.
+      inputRequired: { autoFulfill: false },
+    });
+    client.onerror = (error) => options.onProblem?.(`${this.#name}: ${this.explain(error)}`);
+    client.setNotificationHandler("notifications/resources/updated", ({ params }) => {
+      const id = subscriptionIdIn(params._meta);
+      this.#deliver(params.uri, (listener) => listener.updated(params.uri, id));
+    });
+    client.setNotificationHandler("notifications/resources/list_changed", ({ params }) => {
+      const id = subscriptionIdIn(params?._meta);
+      this.#deliver(undefined, (listener) => listener.listUpdated(id));
+    });
+    return client;
+  }
+
+  #deliver(uri: string | undefined, offer: (listener: SourceListener) => IgnoredReason | undefined): void {
+    const listeners = [...this.#listeners];
+    const refusals = listeners.map(offer);
+    const [refusal] = refusals;
+    if (refusal !== undefined && !refusals.includes(undefined)) listeners[0]?.ignored(refusal, uri);
+  }
+
+  #end(end: ConnectionEnd): void {
+    if (this.#ended) return;
+    this.#ended = end;
+    this.#resolveClosed(end);
+  }
+
+  #watchTransport(): void {
+    const send: Transport["send"] = this.#transport.send.bind(this.#transport);
+    // The handle that `listen` returns does not tell its subscription id; the request that opens it does.
+    this.#transport.send = (message: JSONRPCMessage, sendOptions?: TransportSendOptions) => {
+      if ("method" in message && "id" in message && message.method === "subscriptions/listen") {
+        const filter = message.params?.["notifications"];
+        if (typeof filter === "object" && filter !== null) this.#subscriptionIds.set(filter, message.id);
+      }
+      return send(message, sendOptions);
+    };
+    this.#transport.onclose = () => {
+      this.#processDied = "isClosing" in this.#transport && !this.#transport.isClosing;
+      this.#end({ reason: "remote" });
+    };
+  }
+
+  async #close(): Promise<void> {
+    this.#end({ reason: "local" });
+    this.#listeners.clear();
+    if ("terminateSession" in this.#transport && this.sessionId !== undefined) {
+      await within(FAREWELL_TIMEOUT_MS, this.#transport.terminateSession());
+    }
+    await this.client.close();
+    // After a failed handshake the client has let go of the transport, which may still be busy ending its process.
+    await this.#transport.close();
+  }
+
+  async #callTool(
+    call: AfterConnectCall,
+    signal: AbortSignal | undefined,
+  ): Promise<{ message: string; cause?: unknown } | undefined> {
+    try {
+      const result = await this.client.callTool(
+        { name: call.tool, ...(call.arguments && { arguments: call.arguments }) },
+        { timeout: this.requestTimeoutMs, ...(signal && { signal }) },
+      );
+      if (result.isError !== true) return undefined;
+      const text = result.content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join(" ");
+      return { message: this.#redact(text) || "the tool reported an error" };
+    } catch (error) {
+      return { message: this.explain(error), cause: error };
+    }
+  }
+
+  #connectError(error: unknown, signal: AbortSignal | undefined): FencelineError<ConnectorErrorCode> {
+    const kind = this.failure(error, signal);
+    // An end during the handshake is no lost session: there was none yet.
+    const code = kind === "session_lost" ? "source_unreachable" : failureCode(kind);
+    return connectorError(code, `cannot connect to ${this.#name}: ${this.explain(error)}`, { cause: error });
+  }
+}
+
+function subscriptionIdIn(meta: Readonly<Record<string, unknown>> | undefined): SubscriptionId | undefined {
+  const id = meta?.[SUBSCRIPTION_ID_META_KEY];
+  return typeof id === "string" || typeof id === "number" ? id : undefined;
+}
+
+/** Waits for a courtesy that may fail or hang. */
+async function within(timeoutMs: number, courtesy: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const deadline = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, timeoutMs);
+  });
+  await Promise.race([courtesy.catch(() => {}), deadline]);
+  clearTimeout(timer);
+}
