@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { setTimeout as delay, setImmediate as nextRound } from "node:timers/promises";
 import type pg from "pg";
 import { assert, FencelineError } from "../errors.js";
 import { failureOf, mayConnectLater } from "./connection-failure.js";
@@ -19,6 +19,8 @@ export interface PooledDatabaseOptions {
 
 const RETRY_FIRST_MS = 10;
 const RETRY_MOST_MS = 200;
+/** A connection unused for longer is looked at before it is used. */
+const IDLE_AFTER_MS = 20;
 
 /**
  * Plans of the ledger's functions are generic: planning anew for each batch costs more than it gains (0.75 against
@@ -34,7 +36,8 @@ export class PooledDatabase implements Database {
   readonly connectionOptions: pg.ClientConfig;
   readonly #options: PooledDatabaseOptions;
   readonly #pool: pg.Pool;
-  readonly #prepared = new WeakSet<pg.PoolClient>();
+  /** When each connection was last given back; those not in here are new. */
+  readonly #lastUsed = new WeakMap<pg.PoolClient, number>();
   readonly #listener: Listener;
   #closing: Promise<void> | undefined;
 
@@ -77,10 +80,10 @@ export class PooledDatabase implements Database {
       await transaction.commit();
     } catch (error) {
       await transaction.rollback();
-      session.release();
+      this.#giveBack(session);
       throw error;
     }
-    session.release();
+    this.#giveBack(session);
     return value;
   }
 
@@ -124,10 +127,10 @@ export class PooledDatabase implements Database {
       const session = await this.#checkOut(deadline);
       try {
         const value = await step(session);
-        if (after === "release") session.release();
+        if (after === "release") this.#giveBack(session);
         return value;
       } catch (error) {
-        session.release();
+        this.#giveBack(session);
         const retry = error instanceof StatementNotRun || (after === "keep" && isConnectionLost(error));
         if (!retry) throw error;
         if (performance.now() + wait >= deadline) throw this.#unreachable(error);
@@ -141,8 +144,9 @@ export class PooledDatabase implements Database {
       this.#refuseWhenClosed();
       try {
         const session = new Session(await withinDeadline(this.#pool.connect(), deadline), this.address);
-        await this.#prepare(session);
-        return session;
+        if (await this.#isUsable(session)) return session;
+        this.#giveBack(session);
+        continue;
       } catch (error) {
         if (!mayConnectLater(error) || performance.now() + wait >= deadline) throw this.#unreachable(error);
       }
@@ -150,19 +154,23 @@ export class PooledDatabase implements Database {
     }
   }
 
-  async #prepare(session: Session): Promise<void> {
-    // The embedded server is one session for all: it was given these settings when it started.
-    if (this.kind === "embedded" || !this.#options.ownsPool || this.#prepared.has(session.client)) return;
-    this.#prepared.add(session.client);
-    try {
-      await session.client.query(SESSION_SETTINGS);
-    } catch (error) {
-      if (failureOf(error) !== "failed") {
-        session.lose(error);
-        session.release();
-        throw error;
-      }
+  /** Gives a new connection its settings, and finds out whether one that was idle has been lost meanwhile. */
+  async #isUsable(session: Session): Promise<boolean> {
+    const lastUsed = this.#lastUsed.get(session.client);
+    if (lastUsed === undefined) {
+      // The embedded server is one session for all: it was given these settings when it started.
+      if (this.#options.ownsPool && this.kind === "postgres") await session.configure(SESSION_SETTINGS);
+    } else if (performance.now() - lastUsed > IDLE_AFTER_MS) {
+      // The end of a connection may lie in this round of the event loop, still unread. One round later it is known, and
+      // the statement has not been sent: else it would count as one that may have run.
+      await nextRound();
     }
+    return !session.isLost;
+  }
+
+  #giveBack(session: Session): void {
+    this.#lastUsed.set(session.client, performance.now());
+    session.release();
   }
 
   #refuseWhenClosed(): void {
@@ -234,6 +242,15 @@ class Session {
         case "failed":
           throw new FencelineError("statement_failed", messageOf(error), { cause: error });
       }
+    }
+  }
+
+  /** Applies settings; one the server does not know is done without. */
+  async configure(settings: string): Promise<void> {
+    try {
+      await this.client.query(settings);
+    } catch (error) {
+      if (failureOf(error) !== "failed") this.lose(error);
     }
   }
 

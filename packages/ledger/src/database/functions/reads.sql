@@ -223,7 +223,7 @@ begin
       where z.outcome in ('accepted', 'accepted_not_current')),
     p_part_subscriptions, p_part_positions, p_part_key_digests, p_part_uris, p_part_mime_types, p_part_texts, p_part_bytes);
   if v_outcomes && array['accepted', 'accepted_not_current', 'unchanged', 'unchanged_not_current'] then
-    perform fenceline.resume_scope(p_scope, v_now);
+    perform fenceline.mark_resumed(p_scope, 'read', v_now);
   end if;
   return query select * from unnest(v_subscriptions, v_ordinals, v_outcomes, v_versions);
 end $$;
@@ -260,13 +260,4 @@ begin
   insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind)
   select p_scope, subscription_id, version_ordinal, 'part_left_out'
   from fenceline.subscription where subscription_id = any (v_dropped);
-end $$;
-
--- A read of a suspended scope was answered: its credentials work again (P7).
-create or replace function fenceline.resume_scope(p_scope int, p_now timestamptz) returns void language plpgsql volatile as $$
-begin
-  update fenceline.policy_scope set suspended_at = null where scope_id = p_scope and suspended_at is not null;
-  if found then
-    insert into fenceline.receipt (scope_id, kind, detail, at) values (p_scope, 'resumed', '{"by": "read"}', p_now);
-  end if;
 end $$;

@@ -124,17 +124,31 @@ end $$;
 --   → 'suspended' | 'resumed' | 'session_lost'
 create or replace function fenceline.suspend_scope(p_scope int, p_generation bigint, p_cause text)
 returns text language plpgsql volatile as $$
-declare
-  v_outcome text := case when p_cause is null then 'resumed' else 'suspended' end;
 begin
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
-  update fenceline.policy_scope
-  set suspended_at = case when p_cause is not null then fenceline.now() end
-  where scope_id = p_scope and (suspended_at is null) = (p_cause is not null);
-  if found then
-    insert into fenceline.receipt (scope_id, kind, detail)
-    values (p_scope, v_outcome, jsonb_build_object('cause', p_cause));
+  if p_cause is null then
+    perform fenceline.mark_resumed(p_scope, 'request', fenceline.now());
+    return 'resumed';
   end if;
-  return v_outcome;
+  perform fenceline.mark_suspended(p_scope, p_cause, fenceline.now());
+  return 'suspended';
+end $$;
+
+-- suspended_at is the time of the last refusal: the next attempt counts from there.
+create or replace function fenceline.mark_suspended(p_scope int, p_cause text, p_now timestamptz) returns void language plpgsql volatile as $$
+begin
+  insert into fenceline.receipt (scope_id, kind, detail, at)
+  select scope_id, 'suspended', jsonb_build_object('cause', left(p_cause, 500)), p_now
+  from fenceline.policy_scope where scope_id = p_scope and suspended_at is null;
+  update fenceline.policy_scope set suspended_at = p_now where scope_id = p_scope;
+end $$;
+
+create or replace function fenceline.mark_resumed(p_scope int, p_by text, p_now timestamptz) returns void language plpgsql volatile as $$
+begin
+  update fenceline.policy_scope set suspended_at = null where scope_id = p_scope and suspended_at is not null;
+  if found then
+    insert into fenceline.receipt (scope_id, kind, detail, at)
+    values (p_scope, 'resumed', jsonb_build_object('by', p_by), p_now);
+  end if;
 end $$;

@@ -68,10 +68,7 @@ begin
         else v_now + fenceline.jittered(
           least(p_retry_max_ms, p_retry_ms * (1::bigint << least(s.failures, 20))), p_jitter, s.subscription_id, e.ordinal) end
     from ended e
-    where s.subscription_id = e.subscription_id and e.outcome not in ('not_issued', 'stale_after_close', 'stale')),
-  suspended as (
-    update fenceline.policy_scope set suspended_at = v_now
-    where scope_id = p_scope and exists (select 1 from ended e where e.ended = 'unauthorized' and e.outcome = 'settled'))
+    where s.subscription_id = e.subscription_id and e.outcome not in ('not_issued', 'stale_after_close', 'stale'))
   insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
   select p_scope, e.subscription_id, e.ordinal,
     case e.outcome when 'settled' then e.ended when 'hidden' then 'forbidden' else e.outcome end,
@@ -80,6 +77,10 @@ begin
   perform fenceline.confirm_tombstones(p_scope,
     array(select i.id from unnest(p_subscriptions, v_outcomes) as i (id, outcome) where i.outcome = 'tombstoned'),
     'not found twice', v_now);
+  perform fenceline.mark_suspended(p_scope, min(i.message), v_now)
+  from unnest(p_as, p_messages, v_outcomes) as i (ended, message, outcome)
+  where i.ended = 'unauthorized' and i.outcome = 'settled'
+  having count(*) > 0;
   return query
     select i.subscription_id, i.ordinal,
       case i.outcome when 'stale_after_close' then 'stale' when 'removal_held' then 'settled' else i.outcome end
