@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type pg from "pg";
 import { afterEach } from "vitest";
 import { type Database, type OpenDatabaseOptions, openDatabase } from "#src/database/database.js";
 
@@ -31,7 +32,7 @@ export function temporaryDirectory(suffix = ""): string {
 }
 
 /** Opens a database in this process and closes it after the test. */
-export async function open(address: string, options?: OpenDatabaseOptions): Promise<Database> {
+export async function open(address: string | pg.Pool, options?: OpenDatabaseOptions): Promise<Database> {
   const database = await openDatabase(address, options);
   cleanups.push(() => database.close());
   return database;
