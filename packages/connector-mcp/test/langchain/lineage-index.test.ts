@@ -55,6 +55,14 @@ async function setUp(options: Partial<LineageIndexOptions> = {}, uris: readonly 
   return { embeddings, store, index, catalog, purge, answer };
 }
 
+/** Lets the ledger's clock run ahead of the machine's. */
+async function setClockAhead(by: string): Promise<void> {
+  await ledger.database.query(
+    `create or replace function ${ledger.schema}.now() returns timestamptz language sql volatile
+     as $$ select clock_timestamp() + interval '${by}' $$`,
+  );
+}
+
 /** Ids of the entries in a store, whoever wrote them. */
 const idsIn = (store: MemoryStore) => [...store.rows.keys()].sort();
 
@@ -135,6 +143,23 @@ describe("an index fed from the ledger", () => {
     expect(await seenBy("svc:rag")).toHaveLength(1);
   });
 
+  test("one retriever serves two askers at once, each with what is granted to that asker (G2)", async () => {
+    const pro = "catalog://plans/pro";
+    const { index, catalog } = await setUp({}, [PLAN, pro]);
+    const { source, reader } = catalog;
+    await ledger.grant({ source, reader, audience: "user:bob", scope: { uri: pro } });
+    await catalog.accept(PLAN, PARAGRAPHS.price100);
+    await catalog.accept(pro, PARAGRAPHS.price120);
+    await index.indexDue();
+    const askers = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? "user:alice" : "user:bob"));
+    const answers = await index.asRetriever().batch(
+      askers.map(() => "price"),
+      askers.map((asker) => ({ configurable: { asker: [asker] } })),
+    );
+    const seen = answers.map((documents) => documents.map(({ metadata }) => metadata.uri).sort());
+    expect(seen).toEqual(askers.map((asker) => (asker === "user:bob" ? [pro] : [PLAN, pro])));
+  });
+
   test("a revoked reader's entries are hidden at once and gone from the store after the purge (P2, P3)", async () => {
     const { index, catalog, answer, store, purge } = await setUp();
     await catalog.accept(PLAN, PARAGRAPHS.price100);
@@ -204,6 +229,33 @@ describe("an index fed from the ledger", () => {
     store.onCall = (call) => (call === "write" ? new Promise(() => {}) : undefined);
     expect(await index.indexDue()).toMatchObject({ versions: 0, failed: 1, problems: [{ code: "store_timeout" }] });
     expect(await answer("storage", index.asRetriever({ freshness: "mark" }))).toEqual([PARAGRAPHS.storage]);
+  });
+
+  test("a write that ends after its lease, and after a purge, is never shown and is gone after the next sweep (P3)", async () => {
+    const { index, catalog, store, answer, purge } = await setUp({ leaseMs: 400 });
+    await catalog.accept(PLAN, PARAGRAPHS.price100);
+    let endLateWrite = () => {};
+    store.onCall = (call) => {
+      if (call !== "write") return;
+      store.onCall = () => {};
+      return new Promise((resolve) => {
+        endLateWrite = resolve;
+      });
+    };
+    expect(await index.indexDue()).toMatchObject({ problems: [{ code: "store_timeout" }] });
+    const { source, reader } = catalog;
+    const { revocationId } = await ledger.revoke({ source, subject: reader, role: "reader", reason: "left" });
+    while ((await ledger.advanceRevocation(revocationId)) === "more");
+    await expect.poll(purge, { timeout: 10_000 }).toMatchObject({ entries: 1 });
+
+    endLateWrite();
+    await expect.poll(() => store.rows.size, { timeout: 10_000 }).toBe(1);
+    expect(await answer("price")).toEqual([]);
+    await setClockAhead("1 hour");
+    expect(await purge()).toMatchObject({ entries: 1 });
+    expect(store.rows.size).toBe(0);
+    const causes = (await ledger.purgeReceipts(revocationId)).map(({ cause }) => cause);
+    expect(causes).toEqual(["revoked", "reappeared"]);
   });
 
   test("entries that a store lost right after it took them are not confirmed", async () => {
