@@ -60,7 +60,7 @@ async function connected(endpoint: SourceEndpoint): Promise<SourceConnection> {
   return closing(await connectSource({ requestTimeoutMs: 5_000, ...endpoint }));
 }
 
-const eventually = (check: () => void): Promise<void> => vi.waitFor(check, { timeout: 5_000, interval: 5 });
+const eventually = (check: () => void): Promise<void> => vi.waitFor(check, { timeout: 10_000, interval: 5 });
 
 describe("the modern stream", () => {
   test("what was acknowledged is compared with what was asked, and updates arrive (U2)", async () => {
@@ -303,7 +303,7 @@ describe("the end of a modern stream", () => {
 
   test("an opening that is never acknowledged is a timeout (U2)", async () => {
     const server = closing(await startScriptedServer({ acknowledge: () => "silence" }));
-    const connection = await connected({ url: server.url, requestTimeoutMs: 100 });
+    const connection = await connected({ url: server.url, requestTimeoutMs: 1_000 });
     await expect(watching(connection, ["note://a"])).rejects.toMatchObject({ code: "request_timeout" });
   });
 });
