@@ -9,9 +9,11 @@ import { migrate } from "#src/database/migrations.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
 import { defaultReadTiming, type ReadTiming } from "#src/read-timing.js";
 import { type IssuedRead, type ReadAnswer, type ReadLedger, readLedger } from "#src/reads.js";
+import { hashPrefix } from "#src/resource-rows.js";
 import { type ScanLedger, scanLedger } from "#src/scans.js";
 import { type Session, type SessionLedger, sessionLedger } from "#src/sessions.js";
 import { type SubscriptionLedger, subscriptionLedger } from "#src/subscriptions.js";
+import { denialRanges, denialTexts, type UriScope } from "#src/uri-scope.js";
 
 /** Without jitter, so that a test can say when something is due. */
 export const exactTiming: ReadTiming = { ...defaultReadTiming, jitter: 0 };
@@ -238,4 +240,30 @@ export async function subscriptionRow(ledger: LedgerUnderTest, subscriptionId: n
     [subscriptionId],
   );
   return row as SubscriptionRow;
+}
+
+/** A standing revocation of the session's reader as the tables hold it, without the fence and the batches that follow. */
+export async function insertRevocation(sql: Queryable["query"], session: Session, scope: UriScope): Promise<void> {
+  const { key, match } = denialRanges(scope);
+  const [revocation] = await sql<{ revocation_id: number }>(
+    `insert into fenceline.revocation (request_id, source_id, subject_id, role, scope_text, match_from, match_to, key_from,
+       key_to, reason, requested_by, policy_epoch)
+     select gen_random_uuid()::text, source_id, subject_id, 'both', '', $2, $3, $4, $5, 'test', 'test', policy_epoch + 1
+     from fenceline.policy_scope where scope_id = $1 returning revocation_id`,
+    [session.scopeId, match.from, match.to, key.from, key.to],
+  );
+  await sql(
+    `insert into fenceline.revocation_cover (hash, subject_id, revocation_id, as_reader, as_audience)
+     select h::bigint, subject_id, $2, true, true from fenceline.policy_scope, unnest($3::text[]) h where scope_id = $1`,
+    [
+      session.scopeId,
+      revocation?.revocation_id,
+      denialTexts(scope).map((text) => String(hashPrefix(session.sourceId, text))),
+    ],
+  );
+  await sql(
+    `update fenceline.policy_scope
+     set standing_revocations = standing_revocations + 1, policy_epoch = policy_epoch + 1 where scope_id = $1`,
+    [session.scopeId],
+  );
 }

@@ -1,16 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import type { IssuedRead } from "#src/reads.js";
-import { hashPrefix } from "#src/resource-rows.js";
-import type { UriScope } from "#src/resource-uri.js";
 import type { Session } from "#src/sessions.js";
-import { denialRanges, denialTexts } from "#src/uri-scope.js";
 import {
   accept,
   activate,
   answer,
   describeLedger,
   exactTiming,
+  insertRevocation,
   issueOne,
   openSession,
   READ_LEASE_MS,
@@ -217,32 +215,10 @@ describeLedger("fenced reads", (ledger) => {
     ]);
   });
 
-  /** A standing revocation as the tables hold it. */
-  async function standingRevocation(session: Session, scope: UriScope): Promise<void> {
-    const { key, match } = denialRanges(scope);
-    const [{ revocation_id: id } = { revocation_id: 0 }] = await ledger.sql<{ revocation_id: number }>(
-      `insert into fenceline.revocation (request_id, source_id, subject_id, role, scope_text, match_from, match_to, key_from, key_to,
-         reason, requested_by, policy_epoch)
-       select gen_random_uuid()::text, source_id, subject_id, 'both', '', $2, $3, $4, $5, 'test', 'test', policy_epoch + 1
-       from fenceline.policy_scope where scope_id = $1 returning revocation_id`,
-      [session.scopeId, match.from, match.to, key.from, key.to],
-    );
-    await ledger.sql(
-      `insert into fenceline.revocation_cover (hash, subject_id, revocation_id, as_reader, as_audience)
-       select h::bigint, subject_id, $2, true, true
-       from fenceline.policy_scope, unnest($3::text[]) h where scope_id = $1`,
-      [session.scopeId, id, denialTexts(scope).map((text) => String(hashPrefix(session.sourceId, text)))],
-    );
-    await ledger.sql(
-      "update fenceline.policy_scope set standing_revocations = standing_revocations + 1, policy_epoch = policy_epoch + 1 where scope_id = $1",
-      [session.scopeId],
-    );
-  }
-
   test("nothing that a standing revocation covers is issued or accepted (F3, P2)", async () => {
     const { session, id } = await oneResource();
     const read = await issueOne(ledger, session);
-    await standingRevocation(session, { prefix: "catalog://plans" });
+    await insertRevocation(ledger.sql, session, { prefix: "catalog://plans" });
     expect(await accept(ledger, session, read, "v1")).toBe("revoked");
     expect(await subscriptionRow(ledger, id)).toMatchObject({ accepted_ordinal: 0, version_ordinal: null });
     expect((await receipts(ledger, session, id)).at(-1)).toBe("refused_revoked");
@@ -253,7 +229,7 @@ describeLedger("fenced reads", (ledger) => {
 
   test("a covered part is dropped before it is kept, and the next read makes a new version of the same content (F5, F6)", async () => {
     const { session, id } = await oneResource("polled");
-    await standingRevocation(session, { uri: `${URI}/secret` });
+    await insertRevocation(ledger.sql, session, { uri: `${URI}/secret` });
     const parts = [
       { uri: `${URI}/secret`, text: "hidden" },
       { uri: `${URI}/open`, text: "shown" },
