@@ -12,6 +12,6 @@ export default defineConfig({
     teardownTimeout: 10_000,
     allowOnly: false,
     retry: 0,
-    reporters: ["default", "./scripts/test-reporter.mjs"],
+    reporters: ["default", "./test/services/dist/closing-line-reporter.js"],
   },
 });

@@ -13,4 +13,4 @@ if (tooOld) {
   process.exit(1);
 }
 
-import("./run.mjs").then((run) => run.main(process.argv.slice(2)));
+void import("./run.mjs").then((run) => run.main(process.argv.slice(2)));

@@ -6,8 +6,8 @@
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { runCaptured } from "../child-process.mjs";
 import { root } from "../set-up.mjs";
+import { biomeFindings } from "./biome-findings.mjs";
 
 const imports = "lint/style/noRestrictedImports";
 const globals = "lint/style/noRestrictedGlobals";
@@ -16,7 +16,7 @@ const properties = "lint/nursery/noJsRestrictedProperties";
 /** @param {string} specifier */
 const importOf = (specifier) => `import { it } from "${specifier}";\n\nexport const kept = it;\n`;
 /** @param {string} expression */
-const valueOf = (expression) => `export const value = ${expression};\n`;
+const constantOf = (expression) => `export const value = ${expression};\n`;
 
 /** One row per violation: the file it is planted in, the rule that must fire, the violation, and its lawful twin. */
 const violations = [
@@ -29,10 +29,10 @@ const violations = [
   ...["subscription-state", "resource-uri", "entry-id"].map((file) =>
     plant(`packages/ledger/src/${file}`, imports, importOf("node:crypto"), importOf("zod")),
   ),
-  plant("packages/ledger/src/records/scan", properties, valueOf("Date.now()"), valueOf("Date.UTC(2026, 1)")),
-  plant("packages/ledger/src/resource-uri", properties, valueOf("Math.random()"), valueOf("Math.max(1, 2)")),
-  plant("packages/ledger/src/entry-id", "plugin", valueOf("new Date()"), valueOf("new Date(0)")),
-  plant("packages/ledger/src/subscription-state", globals, valueOf("process.env"), valueOf("globalThis.name")),
+  plant("packages/ledger/src/records/scan", properties, constantOf("Date.now()"), constantOf("Date.UTC(2026, 1)")),
+  plant("packages/ledger/src/resource-uri", properties, constantOf("Math.random()"), constantOf("Math.max(1, 2)")),
+  plant("packages/ledger/src/entry-id", "plugin", constantOf("new Date()"), constantOf("new Date(0)")),
+  plant("packages/ledger/src/subscription-state", globals, constantOf("process.env"), constantOf("globalThis.name")),
   ...["../langchain/loader.js", "../jobs/queues.js", "../cli/main.js", "bullmq", "@langchain/core/documents"].map(
     (specifier) => plant("packages/connector-mcp/src/mcp/scan", imports, importOf(specifier), importOf("./text.js")),
   ),
@@ -73,21 +73,23 @@ const violations = [
 export async function plantedViolations() {
   /** @type {string[]} */
   const faults = [];
-  const rounds = violations.map((_, index) => index);
-  // Several violations are planted in one file, so each round plants at most one per file.
-  while (rounds.length > 0) {
-    const taken = new Set();
-    const round = rounds.filter((index) => !taken.has(violations[index].file) && taken.add(violations[index].file));
-    for (const index of round) rounds.splice(rounds.indexOf(index), 1);
-    const planted = round.map((index) => violations[index]);
-    const fired = await lint(planted.map(({ file, violation }) => ({ file, text: violation })));
-    const firedOnTwin = await lint(planted.map(({ file, twin }) => ({ file, text: twin })));
-    for (const { file, rule, violation, twin } of planted) {
+  for (const round of rounds()) {
+    const fired = await rulesFired(round.map(({ file, violation }) => ({ file, text: violation })));
+    const firedOnTwin = await rulesFired(round.map(({ file, twin }) => ({ file, text: twin })));
+    for (const { file, rule, violation, twin } of round) {
       if (!fired.get(file)?.includes(rule)) faults.push(`${rule} let this pass in ${file}:\n${violation}`);
-      if (firedOnTwin.get(file)) faults.push(`${firedOnTwin.get(file)} fired in ${file} on:\n${twin}`);
+      if (firedOnTwin.has(file)) faults.push(`${firedOnTwin.get(file)} fired in ${file} on:\n${twin}`);
     }
   }
   return faults;
+}
+
+/** Several violations are planted in one file, so each round takes at most one for every file. */
+function rounds() {
+  const files = new Set(violations.map(({ file }) => file));
+  const byFile = [...files].map((file) => violations.filter((planted) => planted.file === file));
+  const length = Math.max(...byFile.map((planted) => planted.length));
+  return Array.from({ length }, (_, index) => byFile.flatMap((planted) => planted.slice(index, index + 1)));
 }
 
 /**
@@ -104,7 +106,7 @@ function plant(file, rule, violation, twin) {
  * @param {Array<{ file: string, text: string }>} files
  * @returns {Promise<Map<string, string[]>>} The rules that fired, by file.
  */
-async function lint(files) {
+async function rulesFired(files) {
   const folder = mkdtempSync(join(tmpdir(), "fenceline-lint-"));
   try {
     for (const config of ["biome.jsonc", ".gitignore", "scripts/lint"])
@@ -113,16 +115,10 @@ async function lint(files) {
       mkdirSync(join(folder, dirname(file)), { recursive: true });
       writeFileSync(join(folder, file), text);
     }
-    const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
-    const { output } = await runCaptured(process.execPath, [biome, "lint", "--reporter=json", "packages"], {
-      cwd: folder,
-    });
-    /** @type {Array<{ category: string, location: { path: string } }>} */
-    const diagnostics = JSON.parse(output.slice(output.indexOf('{"'), output.lastIndexOf("}") + 1)).diagnostics;
-    const byFile = new Map();
-    for (const { category, location } of diagnostics)
-      byFile.set(location.path, [...(byFile.get(location.path) ?? []), category]);
-    return byFile;
+    const fired = new Map();
+    for (const { path, category } of await biomeFindings(folder, "lint"))
+      fired.set(path, [...(fired.get(path) ?? []), category]);
+    return fired;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
