@@ -1,7 +1,7 @@
 import { type ChildProcess, fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { DirectoryLock, readLock } from "#src/database/embedded/directory-lock.js";
@@ -48,6 +48,24 @@ describe("the lock on an embedded directory", () => {
     expect(readLock(lockPath)?.socketFolder).toBe("/first");
     first.release();
     expect(second.tryAcquire()).toBeUndefined();
+  });
+
+  test("a dead holder's lock is left alone while another process is breaking it, and that one's death does not leave it for ever", () => {
+    const lockPath = join(temporaryDirectory(), "lock");
+    new DirectoryLock(lockPath, "/dead").tryAcquire();
+    const record = JSON.parse(readFileSync(lockPath, "utf8"));
+    const dead = { ...record.holder, startedAt: "another boot:1" };
+    writeFileSync(lockPath, JSON.stringify({ ...record, holder: dead }));
+    const breaking = new DirectoryLock(`${lockPath}.break-${record.id}`, "");
+    expect(breaking.tryAcquire()).toBeUndefined();
+    const next = new DirectoryLock(lockPath, "/next");
+    expect(next.tryAcquire()?.socketFolder).toBe("/dead");
+    expect(readLock(lockPath)?.id).toBe(record.id);
+
+    const breakRecord = JSON.parse(readFileSync(`${lockPath}.break-${record.id}`, "utf8"));
+    writeFileSync(`${lockPath}.break-${record.id}`, JSON.stringify({ ...breakRecord, holder: dead }));
+    expect(next.tryAcquire()).toBeUndefined();
+    expect(readdirSync(dirname(lockPath))).toEqual(["lock"]);
   });
 
   test("a process number that was given to another process does not keep the lock alive", () => {
