@@ -21,7 +21,7 @@ const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
  * @returns {Promise<BiomeFinding[]>}
  */
 export async function biomeFindings(folder, command) {
-  const args = [biome, command, "--reporter=json", "--max-diagnostics=none", "."];
+  const args = [biome, command, "--colors=off", "--reporter=json", "--max-diagnostics=none", "."];
   const { output } = await runCaptured(process.execPath, args, { cwd: folder });
   const report = output.split("\n").find((line) => line.startsWith('{"summary"'));
   if (!report) throw new Error(`biome ${command} gave no report:\n${output}`);
