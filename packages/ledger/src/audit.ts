@@ -1,5 +1,7 @@
 import type { Queryable } from "./database/database.js";
+import { type EntryIdParts, parseEntryId } from "./entry-id.js";
 import { assert } from "./errors.js";
+import { call } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
 import { lineageIdOf } from "./lineage-id.js";
 import { keyDigest } from "./resource-rows.js";
@@ -57,6 +59,16 @@ export interface LedgerStatus {
   readonly waiting: { readonly reads: number; readonly indexing: number; readonly purging: number };
 }
 
+export type EntryStanding =
+  /** Recorded, and to be in the store. */
+  | "present"
+  /** Recorded, and being written or removed. */
+  | "changing"
+  /** Bears the mark of this ledger and index, and no record speaks of it: to be deleted. */
+  | "unrecorded"
+  /** Of another index, another ledger, or none. */
+  | "foreign";
+
 export interface AuditLedger {
   /** From a URI (of any source) or an entry id, both ways (L4). */
   trace(of: { readonly uri: string } | { readonly entry: string }): Promise<Trace>;
@@ -65,6 +77,13 @@ export interface AuditLedger {
   status(): Promise<LedgerStatus>;
   /** Ids the ledger records as PRESENT in an index's store, paged by id, for the comparison of store and ledger. */
   recordedEntries(index: string, page: { readonly limit: number; readonly afterId?: string }): Promise<string[]>;
+  /** What the ledger knows of ids found in an index's store, in their order. */
+  standingOfEntries(index: string, entryIds: readonly string[]): Promise<EntryStanding[]>;
+  /**
+   * Repair, for entries that are recorded and not in their store: they are not reused any more, and what they stand for is
+   * read again and written anew. The number of subscriptions that became due.
+   */
+  requeueLostEntries(index: string, entryIds: readonly string[]): Promise<number>;
 }
 
 /** What a ledger says about itself; see `AuditLedger`. The rules are in `functions/audit.sql` and `functions/verify.sql`. */
@@ -110,6 +129,32 @@ export function auditLedger(database: Queryable, identity: LedgerIdentity): Audi
         [index, limit, after],
       );
       return rows.map((row) => ids.format(row.index_id, row.entry_number));
+    },
+
+    async standingOfEntries(index, entryIds) {
+      const parts = entryIds.map((id) => parseEntryId(id));
+      const versions = await database.query<{ index_id: number }>(
+        "select index_id from fenceline.index where name = $1",
+        [index],
+      );
+      const indexIds = new Set(versions.map((version) => version.index_id));
+      const isOurs = (part: EntryIdParts | undefined): part is EntryIdParts =>
+        part?.mark === identity.mark && indexIds.has(part.indexId);
+      const rows = await database.query<{ index_id: number; entry_number: number; state: string }>(
+        "select * from fenceline.entry_states($1, $2)",
+        [index, parts.filter(isOurs).map((part) => part.number)],
+      );
+      const stateOf = new Map(rows.map((row) => [`${row.index_id} ${row.entry_number}`, row.state]));
+      return parts.map((part) => {
+        if (!isOurs(part)) return "foreign";
+        const state = stateOf.get(`${part.indexId} ${part.number}`);
+        return state === undefined ? "unrecorded" : state === "PRESENT" ? "present" : "changing";
+      });
+    },
+
+    async requeueLostEntries(index, entryIds) {
+      const numbers = entryIds.map((id) => ids.numberOf(id)).filter((number) => number !== undefined);
+      return call<number>(database, "fenceline.requeue_lost_entries($1, $2)", [index, numbers]);
     },
   };
 }

@@ -1,4 +1,4 @@
-export type { AuditLedger, Invariant, LedgerStatus, Trace, TracedVersion } from "./audit.js";
+export type { AuditLedger, EntryStanding, Invariant, LedgerStatus, Trace, TracedVersion } from "./audit.js";
 export {
   type Database,
   type Listening,

@@ -61,6 +61,17 @@ language sql stable as $$
   order by e.entry_number limit p_limit
 $$;
 
+-- The groups' states of these entries of an index; a number without a record has no row.
+create or replace function fenceline.entry_states(p_index text, p_entries bigint[])
+returns table (index_id int, entry_number bigint, state text)
+language sql stable as $$
+  select i.index_id, e.entry_number, g.state::text
+  from fenceline.entry e
+  join fenceline.entry_group g using (group_id)
+  join fenceline.index i using (index_id)
+  where e.entry_number = any (p_entries) and i.name = p_index
+$$;
+
 -- How each source stands under each reader that has a session or a subscription there.
 create or replace function fenceline.source_status()
 returns table (name text, reader text, era text, pushed int, polled int, scan text, oldest_verified_at timestamptz, due int,
@@ -109,4 +120,18 @@ language sql stable as $$
             then 'no process removes from it' end)) order by st.name)
           from fenceline.store st)
   from fenceline.revocation v
+$$;
+
+-- Of these entries, the ones a record of the index speaks of as in its store, or as on the way in or out.
+--   p_index    name of the index, whichever version of it
+--   p_entries  entry numbers
+create or replace function fenceline.standing_of_entries(p_index text, p_entries bigint[])
+returns table (entry_number bigint, in_flight boolean)
+language sql stable as $$
+  select e.entry_number, g.state <> 'PRESENT'
+  from fenceline.entry e
+  join fenceline.entry_group g using (group_id)
+  join fenceline.index i using (index_id)
+  where e.entry_number = any (p_entries) and i.name = p_index
+    and (g.state <> 'PURGED' or not g.settled)
 $$;

@@ -128,7 +128,7 @@ language sql volatile as $$
     left join fenceline.entry e on e.entry_number = u.entry_number
     left join fenceline.entry_group g on g.group_id = e.group_id and g.index_id = p_index
       and g.resource_id = v.resource_id
-    where g.state is distinct from 'PRESENT'
+    where g.state is distinct from 'PRESENT' or not g.settled
   ), unconfirmed as (
     select w.subscription_id from written w
     where not coalesce(w.left_out, false) and (w.state is distinct from 'PRESENT' or w.edge is distinct from 'CURRENT')
@@ -206,8 +206,9 @@ begin
     order by g.group_id limit 1;
     exit when v_group is null;
 
-    insert into fenceline.entry_group (index_id, store_id, resource_id, part_id, state, settled, entries)
-    select index_id, store_id, resource_id, part_id, state, settled, cardinality(v_taken)
+    -- Due for a look: an edge copied here may be ending in a transaction that waits for the old group.
+    insert into fenceline.entry_group (index_id, store_id, resource_id, part_id, state, settled, entries, purge_due)
+    select index_id, store_id, resource_id, part_id, state, settled, cardinality(v_taken), true
     from fenceline.entry_group where group_id = v_group
     returning group_id into v_new;
     update fenceline.entry set group_id = v_new where entry_number = any (v_taken);

@@ -123,7 +123,7 @@ begin
            (select json_agg(json_build_object('number', e.entry_number, 'partId', g.part_id,
                                               'chunkDigest', encode(e.chunk_digest, 'hex')) order by e.entry_number)
             from fenceline.entry_group g join fenceline.entry e using (group_id)
-            where g.resource_id = s.resource_id and g.index_id = p_index and g.state = 'PRESENT')
+            where g.resource_id = s.resource_id and g.index_id = p_index and g.state = 'PRESENT' and g.settled)
     from fenceline.outbox o
     join fenceline.subscription s using (subscription_id)
     join fenceline.resource_version v on v.subscription_id = o.subscription_id and v.ordinal = o.ordinal
@@ -275,4 +275,33 @@ begin
             where b.subscription_id = p.subscription_id and b.ordinal = p.ordinal
               and not fenceline.is_revoked(v_subject, part.deny_hashes, 'reader'))
     from page p order by p.subscription_id;
+end $$;
+
+-- Repair: entries of an index that are recorded and not in their store. Their groups are not reused any more, and the
+-- subscriptions they stand for no longer count as unchanged: what was lost is written anew with their next read.
+--   p_index    name of the index
+--   p_entries  entry numbers
+-- Result: how many subscriptions are due.
+create or replace function fenceline.requeue_lost_entries(p_index text, p_entries bigint[]) returns int
+language plpgsql volatile as $$
+declare
+  v_groups bigint[];
+  v_subscriptions bigint[];
+  v_due int;
+begin
+  v_groups := array(
+    select distinct g.group_id from fenceline.entry e
+    join fenceline.entry_group g using (group_id) join fenceline.index i using (index_id)
+    where e.entry_number = any (p_entries) and i.name = p_index and g.state = 'PRESENT');
+  v_subscriptions := array(
+    select distinct r.subscription_id from fenceline.group_root r
+    where r.group_id = any (v_groups) and r.state = 'CURRENT');
+  perform 1 from fenceline.subscription s
+    where s.subscription_id = any (v_subscriptions) order by s.subscription_id for no key update;
+  perform 1 from fenceline.entry_group g where g.group_id = any (v_groups) order by g.group_id for no key update;
+  update fenceline.entry_group set settled = false where group_id = any (v_groups) and state = 'PRESENT';
+  update fenceline.subscription set digest = null, due_at = fenceline.now()
+  where subscription_id = any (v_subscriptions) and lifecycle = 'ACTIVE' and hidden_because is null;
+  get diagnostics v_due = row_count;
+  return v_due;
 end $$;

@@ -249,11 +249,7 @@ begin
   select v.revocation_id, e.export_id from fenceline.export e where e.subscription_id = any (v_whole || v_partly)
   on conflict do nothing;
 
-  v_groups := array(
-    select distinct r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
-    where (r.subscription_id = any (v_whole) or r.subscription_id = any (v_partly) and r.part_id = any (p_resources))
-      and g.state <> 'PURGED');
-  perform 1 from fenceline.entry_group g where g.group_id = any (v_groups) order by g.group_id for no key update;
+  v_groups := fenceline.lock_covered_groups(v_whole, v_partly, p_resources);
   update fenceline.group_root r set state = 'REVOKED'
   where r.group_id = any (v_groups) and r.state in ('PENDING', 'CURRENT')
     and (r.subscription_id = any (v_whole) or r.subscription_id = any (v_partly) and r.part_id = any (p_resources));
@@ -265,6 +261,27 @@ begin
   where g.group_id = any (v_groups) and not g.purge_due and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id);
   update fenceline.outbox set pending = false, claim_token = null, claim_until = null
   where subscription_id = any (v_whole) and pending;
+end $$;
+
+-- Locks, in the order of their ids, the groups not yet purged of whole subscriptions and of parts of others. Another reader's
+-- confirm may split one while this waits, so it looks again until what it holds is what it needs.
+create or replace function fenceline.lock_covered_groups(p_whole bigint[], p_partly bigint[], p_parts bigint[])
+returns bigint[] language plpgsql volatile as $$
+declare
+  v_locked bigint[];
+  v_needed bigint[];
+begin
+  loop
+    v_needed := array(
+      select distinct r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
+      where (r.subscription_id = any (p_whole) or r.subscription_id = any (p_partly) and r.part_id = any (p_parts))
+        and g.state <> 'PURGED'
+      order by r.group_id);
+    exit when v_needed = v_locked;
+    perform 1 from fenceline.entry_group g where g.group_id = any (v_needed) order by g.group_id for no key update;
+    v_locked := v_needed;
+  end loop;
+  return v_locked;
 end $$;
 
 -- Freezes the close ordinal of subscriptions that a revocation covers, whatever state they are in (U7, U8). Those closed

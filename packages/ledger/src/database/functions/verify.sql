@@ -17,7 +17,7 @@ language sql stable as $$
   select 'accepted_subscription_has_its_version', count(*), count(*) filter (where v.ordinal is null)
   from fenceline.subscription s
   left join fenceline.resource_version v on v.subscription_id = s.subscription_id and v.ordinal = s.version_ordinal
-  where s.accepted_ordinal > 0
+  where s.accepted_ordinal > 0 and s.hidden_because is distinct from 'tombstoned'
   union all
   select 'version_has_its_read', count(*), count(*) filter (where r.generation is distinct from v.generation)
   from fenceline.resource_version v left join fenceline.read r using (subscription_id, ordinal)
