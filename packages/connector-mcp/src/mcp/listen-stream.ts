@@ -1,3 +1,4 @@
+import { resourceKey } from "@fenceline/ledger";
 import type { McpSubscription, SubscriptionFilter } from "@modelcontextprotocol/client";
 import { connectorError } from "../errors.js";
 import { NotificationStream } from "./notification-stream.js";
@@ -105,15 +106,14 @@ export class ListenStream extends NotificationStream {
   async #open(filter: SubscriptionFilter, signal: AbortSignal | undefined): Promise<OpenListen | undefined> {
     const handle = await this.#request(filter, signal);
     const id = this.wire.subscriptionIdOf(filter) as SubscriptionId;
-    const honored = new Set(handle.honoredFilter.resourceSubscriptions);
-    const asked = filter.resourceSubscriptions ?? [];
+    const { acknowledged, unasked } = compare(filter.resourceSubscriptions, handle.honoredFilter.resourceSubscriptions);
     const open: OpenListen = {
       handle,
       id,
-      acknowledged: asked.filter((uri) => honored.delete(uri)),
+      acknowledged,
       listChanged: filter.resourcesListChanged === true && handle.honoredFilter.resourcesListChanged === true,
     };
-    for (const uri of honored) this.ignored("acknowledged_unasked", uri);
+    for (const uri of unasked) this.ignored("acknowledged_unasked", uri);
     if (open.acknowledged.length === 0 && !open.listChanged) {
       // A server ends such a stream at once; that is no break, there was never anything to lose.
       this.#retire(open);
@@ -181,4 +181,24 @@ export class ListenStream extends NotificationStream {
     }, afterMs);
     this.#renewal.unref();
   }
+}
+
+/**
+ * Compares what was asked with what was acknowledged (U2). Another spelling of the same URI counts as acknowledged (F10);
+ * keys are made for what differs only (4 µs each: 100 000 URIs would stop the process for most of a second at each renewal).
+ */
+function compare(
+  asked: readonly string[] = [],
+  honored: readonly string[] = [],
+): { acknowledged: string[]; unasked: string[] } {
+  const rest = new Set(honored);
+  const missing = new Set(asked.filter((uri) => !rest.delete(uri)));
+  const restByKey = new Map(missing.size === 0 ? [] : [...rest].map((uri) => [resourceKey(uri), uri]));
+  for (const uri of restByKey.size === 0 ? [] : missing) {
+    const spelling = restByKey.get(resourceKey(uri));
+    if (spelling === undefined) continue;
+    missing.delete(uri);
+    rest.delete(spelling);
+  }
+  return { acknowledged: asked.filter((uri) => !missing.has(uri)), unasked: [...rest] };
 }

@@ -1,36 +1,48 @@
+import { resourceKey } from "@fenceline/ledger";
+
 /**
- * The URIs a stream was asked to watch, and which of them a notification speaks of (U11).
+ * The URIs a stream was asked to watch, and which of them a notification speaks of (U11). A server may spell a URI in its
+ * notification otherwise than in its list; equal resource keys mean one resource (F10).
  *
- * A lookup walks up the notified URI, one set lookup per segment, so it costs the same with ten watched URIs and with
+ * A lookup walks up the notified URI, one map lookup per segment, so it costs the same with ten watched URIs and with
  * a hundred thousand.
  */
 export class WatchedUris {
-  readonly #uris = new Set<string>();
+  /** Spellings as they were asked for, by resource key. */
+  readonly #byKey = new Map<string, Set<string>>();
 
   add(uris: Iterable<string>): void {
-    for (const uri of uris) this.#uris.add(uri);
+    for (const uri of uris) {
+      const key = resourceKey(uri);
+      const spellings = this.#byKey.get(key);
+      if (spellings) spellings.add(uri);
+      else this.#byKey.set(key, new Set([uri]));
+    }
   }
 
   delete(uris: Iterable<string>): void {
-    for (const uri of uris) this.#uris.delete(uri);
+    for (const uri of uris) {
+      const key = resourceKey(uri);
+      const spellings = this.#byKey.get(key);
+      spellings?.delete(uri);
+      if (spellings?.size === 0) this.#byKey.delete(key);
+    }
   }
 
   has(uri: string): boolean {
-    return this.#uris.has(uri);
+    return this.#byKey.get(resourceKey(uri))?.has(uri) ?? false;
   }
 
-  get size(): number {
-    return this.#uris.size;
-  }
-
-  [Symbol.iterator](): IterableIterator<string> {
-    return this.#uris.values();
+  *[Symbol.iterator](): Generator<string> {
+    for (const spellings of this.#byKey.values()) yield* spellings;
   }
 
   /** The watched URI itself, or else every watched one above it: the protocol lets a server name a sub-resource. */
   concernedBy(notified: string): string[] {
-    if (this.#uris.has(notified)) return [notified];
-    return ancestorsOf(notified).filter((uri) => this.#uris.has(uri));
+    const key = resourceKey(notified);
+    const itself = this.#byKey.get(key);
+    if (itself) return [...itself];
+    return ancestorsOf(key).flatMap((ancestor) => [...(this.#byKey.get(ancestor) ?? [])]);
   }
 }
 

@@ -204,6 +204,18 @@ describe("the modern stream", () => {
     expect(told.ignored).toEqual([]);
   });
 
+  test("another spelling of a watched URI is that URI, in acknowledgements and in notifications (F10)", async () => {
+    const acknowledge = () => ({ resourceSubscriptions: ["NOTE://a/%7euser"] });
+    const server = closing(await startScriptedServer({ acknowledge }));
+    const told = await watching(await connected({ url: server.url }), ["note://a/~user"]);
+    expect(told.stream.acknowledged).toEqual(["note://a/~user"]);
+    server.send(updated("Note://a/%7Euser", "listen:0"));
+    server.send(updated("note://a/%7Euser/x", "listen:0"));
+    server.send(updated("note://A/~user", "listen:0"));
+    await eventually(() => expect(told.ignored).toEqual(["uri_not_subscribed note://A/~user"]));
+    expect(told.updates).toEqual(["note://a/~user", "note://a/~user"]);
+  });
+
   test("two streams of one connection do not count each other's notifications as ignored (U11)", async () => {
     const server = closing(await startModernServer());
     const connection = await connected({ url: server.url });
