@@ -9,6 +9,7 @@ import type { GuardedRetriever, RetrievalOptions } from "../langchain/guarded-re
 import { HashedLexicalEmbeddings } from "../langchain/hashed-lexical-embeddings.js";
 import { LineageIndex } from "../langchain/lineage-index.js";
 import type { StoreAdapter } from "../langchain/store-adapter.js";
+import type { StoreComparison } from "../langchain/store-comparison.js";
 import { guardText, partToText } from "./content-path.js";
 
 /**
@@ -86,6 +87,8 @@ export function configuredIndexes(config: FencelineConfig, ledger: Ledger): Conf
 /** An index to ask. */
 export interface OpenIndex {
   asRetriever(options?: RetrievalOptions): GuardedRetriever;
+  /** Compares what its store holds with what the ledger records of it, both ways. */
+  compare(): Promise<StoreComparison>;
   close(): Promise<void>;
 }
 
@@ -112,6 +115,7 @@ export async function openIndex(options: {
   const opened = await configured.open();
   return {
     asRetriever: (retrieval) => opened.asRetriever(retrieval),
+    compare: () => opened.compare(),
     close: () => configured.close(),
   };
 }

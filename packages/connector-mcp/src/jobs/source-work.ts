@@ -37,9 +37,12 @@ export class SourceWork {
   readonly #discoveryTimer: WakeTimer;
   readonly #indexTimer: WakeTimer;
 
+  #watchNew: () => Promise<void>;
+
+  /** @param watched subscriptions by URI, kept across the connections of one session */
   constructor(
     private readonly context: SourceContext,
-    watched: Map<string, number>,
+    private readonly watched: Map<string, number>,
     wake: SourceWakes,
   ) {
     this.#indexTimer = new WakeTimer(wake.index);
@@ -50,6 +53,7 @@ export class SourceWork {
       onReadsDue: (inMs) => this.#readTimer.within(inMs),
       onListChanged: () => this.#discoveryTimer.within(LIST_CHANGED_WINDOW_MS),
     });
+    this.#watchNew = () => this.#stream.watchNew();
   }
 
   /** Opens the stream, then walks the list: what changes meanwhile is announced on it (S4). */
@@ -63,11 +67,13 @@ export class SourceWork {
   /** Scans and reads everything once, without subscribing (mode `once`). */
   async runOnce(): Promise<void> {
     this.#requireResources();
+    this.#watchNew = () => this.#putOnTimer();
     await this.discover();
-    const uris = await this.#putOnTimer();
+    // What was known before is read also where the list could not be had.
+    await this.#putOnTimer();
     if ((await this.#reads.drainDue()) === "stopped") return;
-    const unread = uris.filter(({ subscriptionId }) => !this.#reads.read.has(subscriptionId));
-    await this.#reads.drainUris(unread.map(({ uri }) => uri));
+    const unread = [...this.watched].filter(([, subscriptionId]) => !this.#reads.read.has(subscriptionId));
+    await this.#reads.drainUris(unread.map(([uri]) => uri));
     await this.#reads.drainDue();
   }
 
@@ -120,7 +126,7 @@ export class SourceWork {
       this.#note(outcome);
       const unauthorized = outcome.outcome === "unknown" && outcome.reason === "unauthorized";
       if (unauthorized) await ledger.suspendScope(lease.session, "listing was answered 401");
-      if (outcome.outcome !== "session_lost" && outcome.outcome !== "unknown") await this.#stream.watchNew();
+      if (outcome.outcome !== "session_lost" && outcome.outcome !== "unknown") await this.#watchNew();
     } catch (error) {
       counts.problem(problemOf(error));
       logger.warn({ err: error }, "discovery failed");
@@ -168,19 +174,17 @@ export class SourceWork {
   }
 
   /** Every subscription of this source becomes a polled one. */
-  async #putOnTimer(): Promise<{ uri: string; subscriptionId: number }[]> {
+  async #putOnTimer(): Promise<void> {
     const { ledger, lease, counts } = this.context;
-    const all: { uri: string; subscriptionId: number }[] = [];
-    for (;;) {
-      const afterId = all.at(-1)?.subscriptionId;
+    for (let afterId: number | undefined; ; ) {
       const after = afterId === undefined ? {} : { afterId };
       const page = await ledger.subscriptionsToOpen(lease.session, { limit: PAGE, ...after });
-      const ids = page.map(({ subscriptionId }) => subscriptionId);
-      await ledger.activateSubscriptions(lease.session, { shard: 0, pushed: [], polled: ids });
-      all.push(...page.map(({ uri, subscriptionId }) => ({ uri, subscriptionId })));
+      const polled = page.map(({ subscriptionId }) => subscriptionId);
+      await ledger.activateSubscriptions(lease.session, { shard: 0, pushed: [], polled });
+      for (const { uri, subscriptionId } of page) this.watched.set(uri, subscriptionId);
+      afterId = polled.at(-1);
       if (page.length < PAGE) break;
     }
-    counts.polled = all.length;
-    return all;
+    counts.polled = this.watched.size;
   }
 }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Ledger, openLedger } from "@fenceline/ledger";
 import { pino } from "pino";
-import { onTestFinished } from "vitest";
+import { afterAll, beforeAll, onTestFinished } from "vitest";
 import type { FencelineConfig, FencelineConfigInput } from "#src/config/config-schema.js";
 import { defineConfig } from "#src/config/load-config.js";
 import { openIndex } from "#src/jobs/configured-indexes.js";
@@ -11,34 +11,55 @@ import { startWorkers } from "#src/jobs/worker-pool.js";
 import type { PoolMode, WorkerPool } from "#src/jobs/worker-pool-options.js";
 import type { GuardedSearchResult } from "#src/langchain/guarded-retriever.js";
 
-/** Level `silent`, or whatever `FENCELINE_TEST_LOG` says, on standard error. */
+/** Silent, or at the level of `FENCELINE_TEST_LOG` on standard error. */
 export const logger = pino({ level: process.env["FENCELINE_TEST_LOG"] ?? "silent" }, pino.destination(2));
 
-export const READER = "svc:rag";
-export const ALICE = ["user:alice", "group:sales"];
-
-/** An embedded ledger in a folder of its own, closed and removed after the test. */
-export async function openTestLedger(): Promise<Ledger> {
-  const folder = await mkdtemp(join(tmpdir(), "fenceline-pool-"));
-  const ledger = await openLedger(`file:${folder}`);
-  onTestFinished(async () => {
-    await ledger.close();
+/** One embedded ledger for all tests of a file: opening one takes seconds. Tests keep apart by their {@link Cast}. */
+export function useLedger(): () => Ledger {
+  let ledger: Ledger | undefined;
+  let folder: string;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), "fenceline-pool-"));
+    ledger = await openLedger(`file:${folder}`);
+  });
+  afterAll(async () => {
+    await ledger?.close();
     await rm(folder, { recursive: true, force: true });
   });
-  return ledger;
+  return () => ledger as Ledger;
 }
 
-/** One source at `url`, all of it granted to `group:sales`. */
-export function configFor(url: string, more: Partial<FencelineConfigInput> = {}): FencelineConfig {
+/** Source, reader and asker of one test. */
+export interface Cast {
+  readonly source: string;
+  readonly reader: string;
+  readonly asker: readonly [user: string, group: string];
+}
+
+let casts = 0;
+
+export function newCast(): Cast {
+  casts += 1;
+  return {
+    source: `notes-${casts}`,
+    reader: `svc:rag-${casts}`,
+    asker: [`user:alice-${casts}`, `group:sales-${casts}`],
+  };
+}
+
+/** The cast's source at `url`, all of it granted to the asker's group. */
+export function configFor(cast: Cast, url: string, more: Partial<FencelineConfigInput> = {}): FencelineConfig {
+  const { source, reader, asker } = cast;
   return defineConfig({
-    mcpServers: { notes: { url, reader: READER } },
-    grants: [{ source: "notes", reader: READER, audience: "group:sales", everything: true }],
+    queuePrefix: `test-${source}`,
+    mcpServers: { [source]: { url, reader } },
+    grants: [{ source, reader, audience: asker[1], everything: true }],
     ...more,
   });
 }
 
-/** A pool that is closed after the test, before the ledger. */
-export async function startTestPool(
+/** A pool that is closed at the end of the test. */
+export async function startPool(
   ledger: Ledger,
   config: FencelineConfig,
   mode: PoolMode = "serve",
@@ -48,12 +69,12 @@ export async function startTestPool(
   return pool;
 }
 
-/** Asks the only index, changed and expired answers included and marked. */
+/** Asks the only index; what is changed, unverified or expired is included and marked. */
 export async function ask(
   ledger: Ledger,
   config: FencelineConfig,
   question: string,
-  asker: readonly string[] = ALICE,
+  asker: readonly string[],
 ): Promise<GuardedSearchResult["hits"]> {
   const index = await openIndex({ ledger, config });
   try {

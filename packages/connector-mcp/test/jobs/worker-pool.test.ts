@@ -1,28 +1,35 @@
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type ModernServer, startModernServer } from "../mcp/modern-server.js";
-import { ALICE, ask, configFor, openTestLedger, READER, startTestPool } from "./pool-setup.js";
+import { ask, configFor, newCast, startPool, useLedger } from "./pool-setup.js";
 
 const SECONDS = 1_000;
+vi.setConfig({ testTimeout: 60 * SECONDS });
+const within = { timeout: 20 * SECONDS, interval: 50 };
 
-async function startServer(...options: Parameters<typeof startModernServer>): Promise<ModernServer> {
-  const server = await startModernServer(...options);
+const ledgerOf = useLedger();
+
+async function startServer(): Promise<ModernServer> {
+  const server = await startModernServer();
   onTestFinished(() => server.close());
   return server;
 }
 
-/** A server, a ledger, a serving pool, and everything ingested. */
+/** A server, a serving pool, and everything ingested. */
 async function servedNotes() {
   const server = await startServer();
-  const ledger = await openTestLedger();
-  const config = configFor(server.url);
-  const pool = await startTestPool(ledger, config);
-  expect(await pool.idle({ timeoutMs: 20 * SECONDS })).toBe("idle");
+  const ledger = ledgerOf();
+  const cast = newCast();
+  const config = configFor(cast, server.url);
+  const pool = await startPool(ledger, config);
+  expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
   return {
     server,
     ledger,
+    cast,
     config,
     pool,
-    ask: (question: string, asker = ALICE) => ask(ledger, config, question, asker),
+    ask: (question: string, asker: readonly string[] = cast.asker) => ask(ledger, config, question, asker),
+    holder: async () => (await ledger.status()).sources.find(({ name }) => name === cast.source)?.holder,
   };
 }
 
@@ -30,12 +37,12 @@ const textsOf = (hits: readonly { text: string }[]) => hits.map(({ text }) => te
 
 describe("a serving pool", () => {
   test("scans twice, subscribes, reads and indexes, and shows each asker what is granted (S5, U2, G2)", async () => {
-    const { pool, ask } = await servedNotes();
+    const { pool, cast, ask } = await servedNotes();
 
     expect(pool.stats().sources).toMatchObject([
       {
-        name: "notes",
-        reader: READER,
+        name: cast.source,
+        reader: cast.reader,
         era: "modern",
         pushed: 3,
         polled: 0,
@@ -45,32 +52,29 @@ describe("a serving pool", () => {
         problems: [],
       },
     ]);
-    expect(textsOf(await ask("first second third"))).toEqual(["first", "second", "third"]);
-    expect((await ask("first")).every(({ freshness }) => freshness === "fresh")).toBe(true);
+    const hits = await ask("first second third");
+    expect(textsOf(hits)).toEqual(["first", "second", "third"]);
+    expect(hits.map(({ freshness }) => freshness)).toEqual(["fresh", "fresh", "fresh"]);
     expect(await ask("first", ["user:bob"])).toEqual([]);
   });
 
-  test("hides what a notification made old before its read, and then shows the new version only (§9, U5)", async () => {
+  test("shows only the new version after a notification (§9)", async () => {
     const { server, ask } = await servedNotes();
 
     server.resources.set("note://a", "price=120");
-    await server.notify.resourceUpdated("note://a");
-    await expect
-      .poll(async () => textsOf(await ask("price")), { timeout: 10 * SECONDS, interval: 50 })
-      .toEqual(["price=120", "second", "third"]);
+    server.notify.resourceUpdated("note://a");
+    await expect.poll(async () => textsOf(await ask("price")), within).toEqual(["price=120", "second", "third"]);
 
     expect((await ask("price=120")).find(({ uri }) => uri === "note://a")?.freshness).toBe("fresh");
   });
 
-  test("reads a resource once for all notifications within the coalescing window (U5)", async () => {
+  test("reads a resource at most twice for twenty notifications within the coalescing window (U5)", async () => {
     const { server, ask } = await servedNotes();
     const readsBefore = server.reads.get("note://b") ?? 0;
 
     server.resources.set("note://b", "changed");
-    for (let repeat = 0; repeat < 20; repeat += 1) await server.notify.resourceUpdated("note://b");
-    await expect
-      .poll(async () => textsOf(await ask("changed")), { timeout: 10 * SECONDS, interval: 50 })
-      .toContain("changed");
+    for (let repeat = 0; repeat < 20; repeat += 1) server.notify.resourceUpdated("note://b");
+    await expect.poll(async () => textsOf(await ask("changed")), within).toContain("changed");
 
     expect((server.reads.get("note://b") ?? 0) - readsBefore).toBeLessThanOrEqual(2);
   });
@@ -80,11 +84,9 @@ describe("a serving pool", () => {
 
     server.cut();
     server.resources.set("note://c", "price=140");
+    await expect.poll(async () => textsOf(await ask("price")), within).toEqual(["first", "price=140", "second"]);
     await expect
-      .poll(async () => textsOf(await ask("price")), { timeout: 15 * SECONDS, interval: 50 })
-      .toEqual(["first", "price=140", "second"]);
-    await expect
-      .poll(async () => (await ask("price")).map(({ freshness }) => freshness), { timeout: 10 * SECONDS, interval: 50 })
+      .poll(async () => (await ask("price")).map(({ freshness }) => freshness), within)
       .toEqual(["fresh", "fresh", "fresh"]);
   });
 
@@ -93,55 +95,63 @@ describe("a serving pool", () => {
     const readsBefore = server.reads.get("note://a");
 
     server.resources.set("note://d", "fourth");
-    await server.notify.resourceListChanged();
-    await expect
-      .poll(async () => textsOf(await ask("fourth")), { timeout: 15 * SECONDS, interval: 50 })
-      .toEqual(["first", "fourth", "second", "third"]);
+    server.notify.resourcesChanged();
+    await expect.poll(async () => textsOf(await ask("fourth")), within).toEqual(["first", "fourth", "second", "third"]);
 
     expect(server.reads.get("note://a")).toBe(readsBefore);
-    await expect.poll(() => pool.stats().sources[0]?.pushed).toBe(4);
+    await expect.poll(() => pool.stats().sources[0]?.pushed, within).toBe(4);
   });
 
-  test("carries a revocation by another ledger handle through: hidden at once, then absent in the store (P2, P3)", async () => {
-    const { ledger, ask } = await servedNotes();
+  test("carries a revocation through: hidden when it returns, then absent in the store (P2, P3)", async () => {
+    const { ledger, cast, ask } = await servedNotes();
 
-    const revocation = await ledger.revoke({ source: "notes", subject: READER, reason: "the trial ended" });
+    const { revocationId } = await ledger.revoke({ source: cast.source, subject: cast.reader, reason: "trial ended" });
     expect(await ask("first")).toEqual([]);
-    await expect
-      .poll(async () => (await ledger.revocation(revocation.revocationId))?.state, {
-        timeout: 15 * SECONDS,
-        interval: 50,
-      })
-      .toBe("COMPLETE");
+    await expect.poll(async () => (await ledger.revocation(revocationId))?.state, within).toBe("COMPLETE");
 
-    const status = await ledger.revocation(revocation.revocationId);
-    expect(status?.stores.map(({ store, entries, remaining }) => ({ store, entries, remaining }))).toEqual([
-      { store: "embedded", entries: 3, remaining: 0 },
+    expect((await ledger.revocation(revocationId))?.stores).toMatchObject([
+      { store: "embedded", entries: 3, remaining: 0, claim: "absent" },
     ]);
   });
 
+  test("takes its credentials' refusal as a credential problem: unverified, nothing revoked, nothing lost (P7)", async () => {
+    const { server, pool, ask } = await servedNotes();
+
+    server.refuseWith(401);
+    server.cut();
+    await expect
+      .poll(async () => (await ask("first")).map(({ freshness }) => freshness), within)
+      .toEqual(["unverified", "unverified", "unverified"]);
+
+    expect(textsOf(await ask("first"))).toEqual(["first", "second", "third"]);
+    await expect
+      .poll(() => pool.stats().sources[0]?.problems.map(({ code }) => code), within)
+      .toContain("source_unauthorized");
+  });
+
   test("leaves no stream and no session behind when it is closed", async () => {
-    const { server, pool, ledger } = await servedNotes();
+    const { server, pool, holder } = await servedNotes();
+    expect(await holder()).toBe(pool.owner);
 
     await pool.close();
 
-    await expect.poll(() => server.streams.size, { timeout: 5 * SECONDS }).toBe(0);
-    expect((await ledger.status()).sources.map(({ holder }) => holder)).toEqual([undefined]);
+    await expect.poll(() => server.streams.size, within).toBe(0);
+    expect(await holder()).toBeUndefined();
   });
 });
 
 describe("a pool in mode once", () => {
   test("reads everything, and run again reads again and re-indexes only what changed", async () => {
     const server = await startServer();
-    const ledger = await openTestLedger();
-    const config = configFor(server.url);
-    const first = await startTestPool(ledger, config, "once");
-    expect(await first.idle({ timeoutMs: 20 * SECONDS })).toBe("idle");
+    const cast = newCast();
+    const config = configFor(cast, server.url);
+    const first = await startPool(ledgerOf(), config, "once");
+    expect(await first.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
     await first.close();
 
     server.resources.set("note://b", "changed");
-    const second = await startTestPool(ledger, config, "once");
-    expect(await second.idle({ timeoutMs: 20 * SECONDS })).toBe("idle");
+    const second = await startPool(ledgerOf(), config, "once");
+    expect(await second.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
 
     expect(first.stats().sources[0]).toMatchObject({ reads: { accepted: 3 }, entries: { written: 3 }, polled: 3 });
     expect(second.stats().sources[0]).toMatchObject({
@@ -149,15 +159,14 @@ describe("a pool in mode once", () => {
       entries: { written: 1, reused: 0, removed: 1 },
       problems: [],
     });
-    expect(textsOf(await ask(ledger, config, "notes"))).toEqual(["changed", "first", "third"]);
-    expect(server.log.filter((line) => line === "opened")).toEqual([]);
+    expect(textsOf(await ask(ledgerOf(), config, "notes", cast.asker))).toEqual(["changed", "first", "third"]);
+    expect(server.log).not.toContain("opened");
   });
 
   test("ends, with the reason, when the source does not answer", async () => {
-    const ledger = await openTestLedger();
-    const pool = await startTestPool(ledger, configFor("http://127.0.0.1:9/mcp"), "once");
+    const pool = await startPool(ledgerOf(), configFor(newCast(), "http://127.0.0.1:9/mcp"), "once");
 
-    expect(await pool.idle({ timeoutMs: 20 * SECONDS })).toBe("idle");
+    expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
 
     expect(pool.stats().sources[0]?.scan).toBeUndefined();
     expect(pool.stats().sources[0]?.problems).toMatchObject([{ code: "source_unreachable" }]);
@@ -165,42 +174,35 @@ describe("a pool in mode once", () => {
 });
 
 describe("two pools on one ledger", () => {
-  test("have one holder per source; when it ends, the other takes over and the content is fresh again", async () => {
-    const { ledger, config, pool, server } = await servedNotes();
-    const standby = await startTestPool(ledger, config);
-    expect((await ledger.status()).sources.map(({ holder }) => holder)).toEqual([pool.owner]);
+  test("have one holder per source; when it ends, the other takes over and subscribes", async () => {
+    const { ledger, config, pool, server, ask, holder } = await servedNotes();
+    const standby = await startPool(ledger, config);
+    expect(await holder()).toBe(pool.owner);
 
     await pool.close();
-    await expect
-      .poll(async () => (await ledger.status()).sources[0]?.holder, { timeout: 10 * SECONDS, interval: 50 })
-      .toBe(standby.owner);
+    await expect.poll(holder, within).toBe(standby.owner);
+    await expect.poll(() => standby.stats().sources[0]?.pushed, within).toBe(3);
 
     server.resources.set("note://a", "after the takeover");
-    await server.notify.resourceUpdated("note://a");
-    await expect
-      .poll(async () => textsOf(await ask(ledger, config, "takeover")), { timeout: 10 * SECONDS, interval: 50 })
-      .toContain("after the takeover");
+    server.notify.resourceUpdated("note://a");
+    await expect.poll(async () => textsOf(await ask("takeover")), within).toContain("after the takeover");
   });
 });
 
 describe("a pool in mode purge_only", () => {
   test("empties the stores after a revocation without connecting to any source (P3)", async () => {
     const server = await startServer();
-    const ledger = await openTestLedger();
-    const config = configFor(server.url);
-    const ingest = await startTestPool(ledger, config, "once");
-    await ingest.idle({ timeoutMs: 20 * SECONDS });
+    const ledger = ledgerOf();
+    const cast = newCast();
+    const config = configFor(cast, server.url);
+    const ingest = await startPool(ledger, config, "once");
+    await ingest.idle({ timeoutMs: 30 * SECONDS });
     await ingest.close();
     const requestsBefore = server.log.length;
 
-    const revocation = await ledger.revoke({ source: "notes", subject: READER, reason: "the trial ended" });
-    await startTestPool(ledger, config, "purge_only");
-    await expect
-      .poll(async () => (await ledger.revocation(revocation.revocationId))?.state, {
-        timeout: 15 * SECONDS,
-        interval: 50,
-      })
-      .toBe("COMPLETE");
+    const { revocationId } = await ledger.revoke({ source: cast.source, subject: cast.reader, reason: "trial ended" });
+    await startPool(ledger, config, "purge_only");
+    await expect.poll(async () => (await ledger.revocation(revocationId))?.state, within).toBe("COMPLETE");
 
     expect(server.log.length).toBe(requestsBefore);
   });
