@@ -2,6 +2,9 @@ import { Embeddings, type EmbeddingsParams } from "@langchain/core/embeddings";
 
 /** Numbers per vector. */
 const DIMENSIONS = 1024;
+/** Words whose features an instance remembers, some 20 MB of them; longer ones are rarely words. */
+const KNOWN_WORDS = 20_000;
+const LONGEST_KNOWN_WORD = 32;
 /** An embedded text keeps the event loop for at most about this long at a time (heartbeats run in the same process). */
 const TURN_MS = 20;
 /** What all n-grams of a word weigh together, against 1 for the word itself: enough for "plans" to find "plan". */
@@ -36,6 +39,7 @@ export class HashedLexicalEmbeddings extends Embeddings {
   /** Versioned name of the vectors' space, recorded with every index that uses it. */
   readonly embeddingSpace = HashedLexicalEmbeddings.space;
   readonly dimensions = DIMENSIONS;
+  readonly #known = new Map<string, WordFeatures>();
 
   constructor(params: EmbeddingsParams = {}) {
     super(params);
@@ -50,56 +54,73 @@ export class HashedLexicalEmbeddings extends Embeddings {
         await new Promise<void>((resolve) => setImmediate(resolve));
         turnEndsAt = performance.now() + TURN_MS;
       }
-      vectors.push(embed(text));
+      vectors.push(this.#embed(text));
     }
     return vectors;
   }
 
   /** As {@link embedDocuments}, for one text: questions and documents share the space. */
   override async embedQuery(text: string): Promise<number[]> {
-    return embed(text);
+    return this.#embed(text);
+  }
+
+  #embed(text: string): number[] {
+    const vector = new Array<number>(DIMENSIONS).fill(0);
+    for (const [word, count] of countedWordsOf(text)) {
+      const { positions, weights } = this.#featuresOf(word);
+      const frequency = 1 + Math.log(count);
+      for (let feature = 0; feature < positions.length; feature += 1) {
+        const position = positions[feature] as number;
+        vector[position] = (vector[position] as number) + frequency * (weights[feature] as number);
+      }
+    }
+    const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
+    if (length === 0) {
+      // A text without any word still needs a direction: the cosine of a zero vector is not a number.
+      vector[0] = 1;
+      return vector;
+    }
+    return vector.map((value) => value / length);
+  }
+
+  /** Texts repeat their words, and hashing a word's n-grams is nearly all of the work. */
+  #featuresOf(word: string): WordFeatures {
+    const known = this.#known.get(word);
+    if (known !== undefined) return known;
+    const features = featuresOf(word);
+    if (word.length > LONGEST_KNOWN_WORD) return features;
+    if (this.#known.size >= KNOWN_WORDS) this.#known.clear();
+    this.#known.set(word, features);
+    return features;
   }
 }
 
-function embed(text: string): number[] {
-  const vector = new Array<number>(DIMENSIONS).fill(0);
-  for (const [feature, { count, weight }] of featuresOf(text)) {
-    const hash = hashOf(feature);
-    const sign = hash & 0x80000000 ? -1 : 1;
-    const index = hash % DIMENSIONS;
-    vector[index] = (vector[index] ?? 0) + sign * weight * (1 + Math.log(count));
-  }
-  const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
-  if (length === 0) {
-    // A text without any word still needs a direction: the cosine of a zero vector is not a number.
-    vector[0] = 1;
-    return vector;
-  }
-  return vector.map((value) => value / length);
+/** What a word adds to a vector: `weights[i]`, signed, at `positions[i]`. */
+interface WordFeatures {
+  readonly positions: number[];
+  readonly weights: number[];
 }
 
-type Features = Map<string, { count: number; weight: number }>;
-
-function featuresOf(text: string): Features {
-  const features: Features = new Map();
-  for (const word of wordsOf(text)) {
-    addFeature(features, `w:${word}`, 1);
-    if (NUMBER.test(word)) continue; // "10" and "100" are not alike
-    const grams = gramsOf(word);
-    const weight = GRAM_WEIGHT / Math.sqrt(grams.length);
-    for (const gram of grams) addFeature(features, `g:${gram}`, weight);
-  }
+/** The word itself, and its n-grams. */
+function featuresOf(word: string): WordFeatures {
+  const features: WordFeatures = { positions: [], weights: [] };
+  addFeature(features, `w:${word}`, 1);
+  if (NUMBER.test(word)) return features; // "10" and "100" are not alike
+  const grams = gramsOf(word);
+  for (const gram of grams) addFeature(features, `g:${gram}`, GRAM_WEIGHT / Math.sqrt(grams.length));
   return features;
 }
 
-function addFeature(features: Features, feature: string, weight: number): void {
-  const known = features.get(feature);
-  if (known === undefined) {
-    features.set(feature, { count: 1, weight });
-    return;
-  }
-  known.count += 1;
-  known.weight = Math.max(known.weight, weight);
+function addFeature({ positions, weights }: WordFeatures, feature: string, weight: number): void {
+  const hash = hashOf(feature);
+  positions.push(hash % DIMENSIONS);
+  weights.push(hash & 0x80000000 ? -weight : weight);
+}
+
+function countedWordsOf(text: string): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const word of wordsOf(text)) counts.set(word, (counts.get(word) ?? 0) + 1);
+  return counts;
 }
 
 /** The words that carry meaning; all of them where a text is made of stop words alone. */

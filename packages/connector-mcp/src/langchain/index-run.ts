@@ -13,7 +13,7 @@ export interface IndexRunResult {
   readonly written: number;
   /** Entries they kept from before. */
   readonly reused: number;
-  /** Versions the ledger refused: superseded, revoked or taken over meanwhile. */
+  /** Versions the ledger refused for good: superseded or revoked meanwhile. */
   readonly refused: number;
   /** Versions that will be tried again, each named in `problems`. */
   readonly failed: number;
@@ -22,7 +22,10 @@ export interface IndexRunResult {
 
 export interface IndexProblem {
   readonly uri: string;
-  /** Code of the error, or `left_out` where a part has no text or was refused by the guard. */
+  /**
+   * Code of the error; `left_out` where a part has no text or was refused by the guard; `claim_lost` or `group_gone` where
+   * the ledger asks for another try.
+   */
   readonly code: string;
   readonly message: string;
 }
@@ -118,7 +121,7 @@ export class IndexRun {
   async #write(slice: readonly IndexPlan[]): Promise<void> {
     if (slice.length === 0) return;
     try {
-      for (const written of await this.#options.writer.write(slice, this.#options.signal)) this.#count(written);
+      for (const written of await this.#options.writer.write(slice, this.#options.signal)) await this.#settle(written);
     } catch (error) {
       this.#storeSilent ||= error instanceof FencelineError && error.code === "store_timeout";
       for (const plan of slice) {
@@ -128,16 +131,25 @@ export class IndexRun {
     }
   }
 
-  #count({ plan, outcome }: WrittenVersion): void {
-    if (outcome !== "confirmed") {
-      this.#refused += 1;
-      return;
-    }
-    this.#versions += 1;
-    this.#written += plan.added.length;
-    this.#reused += plan.reused.length;
-    for (const { uri, reason } of plan.leftOut) {
-      this.#problems.push({ uri, code: "left_out", message: `Not indexed: ${reason}` });
+  async #settle({ plan, outcome }: WrittenVersion): Promise<void> {
+    switch (outcome) {
+      case "confirmed":
+        this.#versions += 1;
+        this.#written += plan.added.length;
+        this.#reused += plan.reused.length;
+        for (const { uri, reason } of plan.leftOut) {
+          this.#problems.push({ uri, code: "left_out", message: `Not indexed: ${reason}` });
+        }
+        return;
+      case "superseded":
+      case "revoked":
+        this.#refused += 1;
+        return;
+      // Without a note these would be claimed again at once, in this very run, and perhaps for ever.
+      case "claim_lost":
+        return this.#tryLater(plan.work, outcome, "It took longer than its claim, or another worker took it over.");
+      case "group_gone":
+        return this.#tryLater(plan.work, outcome, "Entries that it builds on were purged meanwhile.");
     }
   }
 
@@ -148,10 +160,13 @@ export class IndexRun {
       return;
     }
     const message = error instanceof Error ? error.message : String(error);
-    const code = error instanceof FencelineError ? error.code : "index_failed";
+    await this.#tryLater(work, error instanceof FencelineError ? error.code : "index_failed", message);
+  }
+
+  async #tryLater(work: IndexWork, code: string, message: string): Promise<void> {
     this.#failed.add(work.lineageId);
     this.#problems.push({ uri: work.uri, code, message });
-    await ledger.releaseIndexWork(ref, work, message);
+    await this.#options.ledger.releaseIndexWork(this.#options.ref, work, message);
   }
 }
 

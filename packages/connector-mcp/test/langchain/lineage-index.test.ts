@@ -231,6 +231,22 @@ describe("an index fed from the ledger", () => {
     expect(await answer("storage", index.asRetriever({ freshness: "mark" }))).toEqual([PARAGRAPHS.storage]);
   });
 
+  test("a version whose claim ended before confirm is named and tried later, not at once for ever", async () => {
+    const { index, catalog, store, answer } = await setUp();
+    await catalog.accept(PLAN, PARAGRAPHS.price100);
+    store.onCall = async (call) => {
+      if (call === "write") await setClockAhead("1 minute");
+    };
+    const result = await index.indexDue();
+    expect(result).toMatchObject({ versions: 0, failed: 1, problems: [{ uri: PLAN, code: "claim_lost" }] });
+    expect(store.rows.size).toBe(0);
+    expect(await index.indexDue()).toMatchObject({ versions: 0, failed: 0 });
+    store.onCall = () => {};
+    await setClockAhead("2 minutes");
+    expect(await index.indexDue()).toMatchObject({ versions: 1 });
+    expect(await answer("price")).toEqual([PARAGRAPHS.price100]);
+  });
+
   test("a write that ends after its lease, and after a purge, is never shown and is gone after the next sweep (P3)", async () => {
     const { index, catalog, store, answer, purge } = await setUp({ leaseMs: 400 });
     await catalog.accept(PLAN, PARAGRAPHS.price100);
