@@ -4,7 +4,9 @@ export interface ListenStatement {
   channel: string | undefined;
 }
 
-const LISTEN_STATEMENT = /(?:^|;)\s*(un)?listen\s+(?:"((?:[^"]|"")+)"|([\p{L}_][\p{L}\p{N}_$]*)|(\*))/giu;
+/** A statement may stand behind white space and comments: BullMQ's LISTEN does. */
+const LISTEN_STATEMENT =
+  /(?:^|;)(?:\s|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*(un)?listen\s+(?:"((?:[^"]|"")+)"|([\p{L}_][\p{L}\p{N}_$]*)|(\*))/giu;
 
 /**
  * Finds LISTEN and UNLISTEN in the text of a query. It only has to be right for statements that were run, since the
