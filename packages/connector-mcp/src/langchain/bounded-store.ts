@@ -79,6 +79,27 @@ export class BoundedStore {
     return found;
   }
 
+  /** Whether the store can be gone through, and so what the ledger does not know of be found in it. */
+  get isListed(): boolean {
+    return this.#adapter.ids !== undefined;
+  }
+
+  /** Ids of everything in the store, a page at a time; nothing where it cannot be gone through. */
+  async *ids(): AsyncGenerator<readonly string[]> {
+    const { ids } = this.#adapter;
+    if (ids === undefined) return;
+    let after: string | undefined;
+    while (true) {
+      const from = after;
+      const page = await this.#call("list", () =>
+        ids.call(this.#adapter, { limit: BATCH, ...(from !== undefined && { after: from }) }),
+      );
+      if (page.length > 0) yield page;
+      after = page.at(-1);
+      if (page.length < BATCH) return;
+    }
+  }
+
   async search(vector: readonly number[], k: number, filter?: StoreFilter): Promise<readonly StoreHit[]> {
     return this.#call("search", () => this.#adapter.search(vector, k, filter));
   }

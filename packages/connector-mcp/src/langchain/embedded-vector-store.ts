@@ -136,6 +136,12 @@ export class EmbeddedVectorStore extends VectorStore {
     return this.#table.present(ids.map(asUuid));
   }
 
+  /** Ids of everything in the collection, a page at a time. */
+  async ids(page: { readonly limit: number; readonly after?: string }): Promise<string[]> {
+    await this.#table.ensure();
+    return this.#table.ids(this.#collection, page.limit, page.after);
+  }
+
   /** The `k` nearest documents of the collection, exactly, with their cosine similarity. */
   override async similaritySearchVectorWithScore(
     query: number[],

@@ -95,6 +95,16 @@ export class EmbeddedVectorTable {
     return rows.map(({ id }) => id);
   }
 
+  /** Ids of a collection in order, after one of them. */
+  async ids(collection: string, limit: number, after: string | undefined): Promise<string[]> {
+    const rows = await this.#database.query<{ id: string }>(
+      `select id from ${this.#schema}.embedded_entry
+       where collection = $1 and ($2::uuid is null or id > $2) order by id limit $3`,
+      [collection, after ?? null, limit],
+    );
+    return rows.map(({ id }) => id);
+  }
+
   async nearest(collection: string, query: string, k: number, filter: TableFilter): Promise<NearestRow[]> {
     const vector = await this.ensure();
     return this.#database.query<NearestRow>(

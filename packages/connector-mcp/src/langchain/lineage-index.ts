@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { IndexRef, LineageLedger, VisibilityLedger } from "@fenceline/ledger";
+import type { AuditLedger, IndexRef, LineageLedger, VisibilityLedger } from "@fenceline/ledger";
 import type { EmbeddingsInterface } from "@langchain/core/embeddings";
 import type { VectorStoreInterface } from "@langchain/core/vectorstores";
 import { connectorError } from "../errors.js";
@@ -10,6 +10,7 @@ import { IndexRun, type IndexRunResult } from "./index-run.js";
 import { IndexWriter } from "./index-writer.js";
 import { probeStore } from "./probe-store.js";
 import { type StoreAdapter, storeAdapterOf } from "./store-adapter.js";
+import { compareStore, type StoreComparison } from "./store-comparison.js";
 import type { TextPorts } from "./version-texts.js";
 
 /** Longest claim of a version, and so the longest that one is not indexed after its worker was killed. */
@@ -18,7 +19,7 @@ const LEASE_MS = 10_000;
 const CLAIM = 32;
 
 export interface LineageIndexOptions extends TextPorts {
-  readonly ledger: LineageLedger & VisibilityLedger;
+  readonly ledger: LineageLedger & VisibilityLedger & Pick<AuditLedger, "recordedEntries" | "standingOfEntries">;
   /** Name of the index, as retrievers and `query` know it. */
   readonly name: string;
   /** Raised to have the index built anew beside the serving one. Default 1. */
@@ -111,6 +112,16 @@ export class LineageIndex {
   asRetriever(options: RetrievalOptions = {}): GuardedRetriever {
     const { ledger, embeddings } = this.#options;
     return new GuardedRetriever({ ...options, ledger, index: this.name, store: this.store, embeddings });
+  }
+
+  /** Compares what the store holds with what the ledger records of it, both ways. */
+  compare(): Promise<StoreComparison> {
+    return compareStore({
+      ledger: this.#options.ledger,
+      index: this.name,
+      storeName: this.storeName,
+      store: this.store,
+    });
   }
 
   #registration(): Promise<{ ref: IndexRef; writer: IndexWriter }> {

@@ -49,6 +49,11 @@ export interface StoreAdapter {
   present(keys: readonly string[]): Promise<readonly string[]>;
   /** Only for a store that assigns keys: those of the entries that carry these ids in `metadata.entryId`. */
   locate?(ids: readonly string[]): Promise<readonly { readonly id: string; readonly key: string }[]>;
+  /**
+   * Ids of everything in the store in an order of its own, a page at a time; of a store that assigns keys, the ids in
+   * `metadata.entryId`. Without it nothing can be found in the store that the ledger does not know of.
+   */
+  ids?(page: { readonly limit: number; readonly after?: string }): Promise<readonly string[]>;
   /** The `k` nearest entries, best first; fewer only when there are no more. */
   search(vector: readonly number[], k: number, filter?: StoreFilter): Promise<readonly StoreHit[]>;
 }
@@ -59,19 +64,21 @@ export interface VectorStoreLookup {
   present(keys: readonly string[]): Promise<readonly string[]>;
   /** As {@link StoreAdapter.locate}. */
   locate?(ids: readonly string[]): Promise<readonly { readonly id: string; readonly key: string }[]>;
+  /** As {@link StoreAdapter.ids}. */
+  ids?(page: { readonly limit: number; readonly after?: string }): Promise<readonly string[]>;
   /** Default: what the store calls itself. */
   readonly kind?: string;
 }
 
 /** A LangChain vector store that says which ids it holds, as {@link EmbeddedVectorStore} does. */
-export type VectorStoreWithPresence = VectorStoreInterface & Pick<VectorStoreLookup, "present" | "locate">;
+export type VectorStoreWithPresence = VectorStoreInterface & Pick<VectorStoreLookup, "present" | "locate" | "ids">;
 
 /**
  * Fits any LangChain vector store to the port. Our id is given to it three times, since stores disagree on which they
  * heed: as `Document.id`, in `options.ids`, and in `metadata.entryId`.
  */
 export function adaptVectorStore(vectorStore: VectorStoreInterface, lookup: VectorStoreLookup): StoreAdapter {
-  const { locate } = lookup;
+  const { locate, ids } = lookup;
   return {
     kind: lookup.kind ?? vectorStore._vectorstoreType(),
     async write(entries) {
@@ -91,6 +98,7 @@ export function adaptVectorStore(vectorStore: VectorStoreInterface, lookup: Vect
     remove: (keys) => vectorStore.delete({ ids: [...keys] }),
     present: (keys) => lookup.present(keys),
     ...(locate && { locate: (ids: readonly string[]) => locate.call(lookup, ids) }),
+    ...(ids && { ids: (page: Parameters<typeof ids>[0]) => ids.call(lookup, page) }),
     async search(vector, k, filter) {
       const found = await vectorStore.similaritySearchVectorWithScore([...vector], k, filter);
       return found.map(([document, score]) => toHit(document, score));

@@ -1,0 +1,57 @@
+import { mkdtemp, realpath } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  defineConfig,
+  type FencelineConfigInput,
+  type OpenIndex,
+  openIndex,
+  type PoolProgress,
+  startWorkers,
+  type WorkerPool,
+} from "@fenceline/connector-mcp";
+import { type Ledger, openLedger } from "@fenceline/ledger";
+import { SingleBar } from "cli-progress";
+
+/** Everything a story runs on, all of it embedded: ledger, queue, vector store and embeddings. */
+export interface House {
+  readonly directory: string;
+  readonly ledger: Ledger;
+  readonly pool: WorkerPool;
+  readonly index: OpenIndex;
+  close(): Promise<void>;
+}
+
+/** A ledger in a new directory that stays, and workers on the given configuration. */
+export async function openHouse(
+  config: Omit<FencelineConfigInput, "ledger" | "queue">,
+  options: { readonly progress: boolean },
+): Promise<House> {
+  const directory = join(await realpath(await mkdtemp(join(tmpdir(), "fenceline-demo-"))), "ledger");
+  const settled = defineConfig({ ...config, ledger: `file:${directory}`, queue: "embedded" });
+  const ledger = await openLedger(settled.ledger);
+  const bar = options.progress
+    ? new SingleBar({ format: "    {phase} {bar} {value}/{total}", stream: process.stderr, clearOnComplete: true })
+    : undefined;
+  bar?.start(1, 0, { phase: "connecting" });
+  const showProgress = ({ phase, done, total }: PoolProgress): void => {
+    bar?.setTotal(total);
+    bar?.update(done, { phase });
+  };
+  const pool = await startWorkers({ ledger, config: settled, onProgress: showProgress });
+  const index = await openIndex({ ledger, config: settled });
+  const end = await pool.idle({ timeoutMs: 60_000 });
+  bar?.stop();
+  if (end === "timed_out") process.stderr.write("the first ingest did not end within 60 s\n");
+  return {
+    directory,
+    ledger,
+    pool,
+    index,
+    async close() {
+      await pool.close();
+      await index.close();
+      await ledger.close();
+    },
+  };
+}

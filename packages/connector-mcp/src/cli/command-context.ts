@@ -1,0 +1,77 @@
+import { type Ledger, openLedger } from "@fenceline/ledger";
+import { Command } from "commander";
+import { type Logger, pino } from "pino";
+import type { FencelineConfig } from "../config/config-schema.js";
+import { loadConfig } from "../config/load-config.js";
+
+/** Options that every command takes. */
+export interface CommonOptions {
+  readonly config?: string;
+  readonly json?: boolean;
+  readonly verbose?: boolean;
+}
+
+/** What a command works with. */
+export interface CommandContext {
+  readonly config: FencelineConfig;
+  readonly ledger: Ledger;
+  /** On standard error; standard output belongs to the command's answer. */
+  readonly logger: Logger;
+  readonly json: boolean;
+  /** Set by `setExitCode`; the process ends with it once everything is closed. */
+  readonly progress: boolean;
+}
+
+/** A command with the options that all of them share. */
+export function fencelineCommand(name: string): Command {
+  return new Command(name)
+    .option("--config <file>", "configuration file (default: fenceline.config.json)")
+    .option("--json", "print one JSON document on standard output")
+    .option("--verbose", "log more, on standard error");
+}
+
+/** Loads the configuration, opens its ledger for `work`, and closes it whatever happens. */
+export async function withContext<Result>(
+  options: CommonOptions,
+  work: (context: CommandContext) => Promise<Result>,
+): Promise<Result> {
+  const config = await loadConfig(options.config);
+  const logger = pino(
+    { name: "fenceline", level: options.verbose === true ? "debug" : "warn" },
+    pino.destination({ fd: 2, sync: true }),
+  );
+  const ledger = await openLedger(
+    config.ledger,
+    config.ledgerSchema === undefined ? {} : { schema: config.ledgerSchema },
+  );
+  try {
+    const progress = process.stderr.isTTY === true && options.json !== true;
+    return await work({ config, ledger, logger, json: options.json === true, progress });
+  } finally {
+    await ledger.close();
+  }
+}
+
+/** Prints the answer: the document as JSON, or the lines a person reads. */
+export function printAnswer(json: boolean, document: unknown, lines: () => readonly string[]): void {
+  process.stdout.write(
+    json
+      ? `${JSON.stringify(document, null, 2)}\n`
+      : lines()
+          .map((line) => `${line}\n`)
+          .join(""),
+  );
+}
+
+/** Resolves at the first SIGINT or SIGTERM; a second one ends the process at once. */
+export function untilAskedToStop(): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = () => {
+      process.once("SIGINT", () => process.exit(130));
+      process.once("SIGTERM", () => process.exit(143));
+      resolve();
+    };
+    process.once("SIGINT", stop);
+    process.once("SIGTERM", stop);
+  });
+}

@@ -1,0 +1,62 @@
+import type { Command } from "commander";
+import { startWorkers } from "../jobs/worker-pool.js";
+import type { SourceStats } from "../jobs/worker-pool-options.js";
+import {
+  type CommandContext,
+  type CommonOptions,
+  fencelineCommand,
+  printAnswer,
+  withContext,
+} from "./command-context.js";
+import { ProgressBar } from "./progress-bar.js";
+
+interface IngestOptions extends CommonOptions {
+  readonly timeout: string;
+}
+
+/** `fenceline ingest`: scans, reads and indexes what is due, then ends. */
+export function ingestCommand(): Command {
+  return fencelineCommand("ingest")
+    .description("scan, read and index every source once, then end")
+    .option("--timeout <seconds>", "give up after this long", "3600")
+    .action(async (options: IngestOptions) => {
+      const ok = await withContext(options, (context) => ingest(context, Number(options.timeout) * 1_000));
+      if (!ok) process.exitCode = 1;
+    });
+}
+
+async function ingest({ config, ledger, logger, json, progress }: CommandContext, timeoutMs: number): Promise<boolean> {
+  const bar = progress ? new ProgressBar() : undefined;
+  const pool = await startWorkers({ ledger, config, logger, mode: "once", ...(bar && { onProgress: bar.update }) });
+  try {
+    const end = await pool.idle({ timeoutMs });
+    bar?.stop();
+    const { sources } = pool.stats();
+    const ok = end === "idle" && sources.every(isComplete);
+    printAnswer(json, { ok, sources }, () => [
+      ...sources.flatMap(describeSource),
+      ...(end === "timed_out" ? ["gave up: some work is left; run it again, or see `fenceline status`"] : []),
+    ]);
+    return ok;
+  } finally {
+    bar?.stop();
+    await pool.close();
+  }
+}
+
+/** A source whose catalogue could not be had, or with resources that could not be read, is not complete. */
+function isComplete(source: SourceStats): boolean {
+  return source.scan !== undefined && source.problems.length === 0;
+}
+
+function describeSource(source: SourceStats): string[] {
+  const { reads, entries } = source;
+  return [
+    `${source.name} as ${source.reader} (${source.era ?? "not reached"}): ` +
+      `${source.scan ? `${source.scan.resources} resources, ${source.scan.verdict}` : "no catalogue"}`,
+    `  reads: ${reads.issued} issued, ${reads.accepted} accepted, ${reads.unchanged} unchanged, ` +
+      `${reads.refused} refused, ${reads.failed} failed`,
+    `  entries: ${entries.written} written, ${entries.reused} reused, ${entries.removed} removed`,
+    ...source.problems.map((problem) => `  ! ${problem.uri ?? source.name}: ${problem.message} (${problem.code})`),
+  ];
+}

@@ -1,0 +1,32 @@
+import type { Trace } from "@fenceline/ledger";
+import type { Command } from "commander";
+import { type CommonOptions, fencelineCommand, printAnswer, withContext } from "./command-context.js";
+
+const entryId = /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
+
+/** `fenceline trace`: where an entry came from, or what was derived from a URI (L4). */
+export function traceCommand(): Command {
+  return fencelineCommand("trace")
+    .description("show where an entry came from, or everything derived from a URI")
+    .argument("<uri-or-entry>", "a resource's URI, or the id of an entry")
+    .action((of: string, options: CommonOptions) =>
+      withContext(options, async ({ ledger, json }) => {
+        const trace = await ledger.trace(entryId.test(of) ? { entry: of } : { uri: of });
+        printAnswer(json, trace, () => describeTrace(trace));
+        if (trace.versions.length === 0) process.exitCode = 1;
+      }),
+    );
+}
+
+/** A trace as lines. */
+function describeTrace(trace: Trace): string[] {
+  if (trace.versions.length === 0) return ["nothing is recorded of it"];
+  return trace.versions.flatMap((version) => [
+    `${version.uri}  version ${version.lineageId}`,
+    `  accepted ${version.acceptedAt.toISOString()} from ${version.source} as ${version.reader}` +
+      `${version.server === undefined ? "" : `, server ${version.server}`}`,
+    `  read ${version.readId}, session ${version.session}${version.scan === undefined ? "" : `, scan ${version.scan}`}`,
+    `  digest ${version.digest ?? "(purged)"}`,
+    ...version.entries.map((entry) => `  ${entry.state}  ${entry.id}  in ${entry.index} (${entry.store})`),
+  ]);
+}

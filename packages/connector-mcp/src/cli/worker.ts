@@ -1,0 +1,26 @@
+import type { Command } from "commander";
+import { pino } from "pino";
+import { startWorkers } from "../jobs/worker-pool.js";
+import { type CommonOptions, fencelineCommand, printAnswer, untilAskedToStop, withContext } from "./command-context.js";
+
+/** `fenceline worker`: stays, holds subscriptions, shares the work with every other worker on the ledger. */
+export function workerCommand(): Command {
+  return fencelineCommand("worker")
+    .description("stay and keep every index right until stopped (Ctrl-C)")
+    .action((options: CommonOptions) =>
+      withContext(options, async ({ config, ledger, json }) => {
+        const stop = untilAskedToStop();
+        const level = options.verbose === true ? "debug" : "info";
+        const logger = pino({ name: "fenceline", level }, pino.destination({ fd: 2, sync: true }));
+        const pool = await startWorkers({ ledger, config, logger });
+        try {
+          logger.info({ owner: pool.owner, ledger: ledger.address }, "worker ready");
+          await stop;
+          logger.info("stopping");
+        } finally {
+          await pool.close();
+        }
+        printAnswer(json, pool.stats(), () => []);
+      }),
+    );
+}
