@@ -1,232 +1,450 @@
-import { expect, test } from "vitest";
-import type { Queryable } from "#src/database/database.js";
+import { randomUUID } from "node:crypto";
+import { expect, test, vi } from "vitest";
 import { queryableInSchema } from "#src/ledger-schema.js";
-import type { IssuedRead } from "#src/reads.js";
-import type { Session } from "#src/sessions.js";
+import { sessionLedger } from "#src/sessions.js";
+import { activate, areasOver, READ_LEASE_MS } from "./ledger-under-test.js";
 import {
-  accept,
-  activate,
-  answer,
-  areasOver,
-  describeLedgerOnPostgres,
-  exactTiming,
-  insertRevocation,
-  issueOne,
-  LEASE_MS,
-  openSession,
-  READ_LEASE_MS,
-  receipts,
-  subscriptionRow,
-} from "./ledger-under-test.js";
+  activeSource,
+  advance,
+  brokenInvariants,
+  claimWork,
+  createIndex,
+  describeWholeLedgerOnPostgres,
+  type IndexUnderTest,
+  indexDue,
+  lineageAreasOver,
+  type PlannedVersion,
+  purge,
+  readNow,
+  seen,
+  type WholeLedger,
+  writeVersion,
+} from "./whole-ledger.js";
 
 const URI = "catalog://plans/basic";
+const READER = ["svc:rag"];
 
-/** PGlite has one connection: it is no evidence about locks and snapshots. */
-describeLedgerOnPostgres("interleavings of real connections", (ledger) => {
-  async function oneRead(): Promise<{ session: Session; id: number; read: IssuedRead }> {
-    const session = await openSession(ledger);
-    const [id] = (await activate(ledger, session, [URI])) as [number];
-    return { session, id, read: await issueOne(ledger, session) };
-  }
-
-  /**
-   * Runs `first` inside a transaction, starts `second` on another connection, waits until it waits for the first, then
-   * commits: the second has to decide on what the first left.
-   */
-  async function secondWaitsForFirst<A, B>(
-    first: (connection: Queryable) => Promise<A>,
-    second: () => Promise<B>,
-  ): Promise<[A, B]> {
-    let waiting: Promise<B> | undefined;
-    const before = await ledger.database.transaction(async (transaction) => {
-      const connection = queryableInSchema(transaction, ledger.schema);
-      const [{ pid } = { pid: 0 }] = await connection.query<{ pid: number }>("select pg_backend_pid() as pid");
-      const value = await first(connection);
-      waiting = second();
-      await expect
-        .poll(() => ledger.sql("select 1 from pg_stat_activity where $1 = any (pg_blocking_pids(pid))", [pid]), {
-          timeout: 5_000,
-          interval: 5,
-        })
-        .toHaveLength(1);
-      return value;
-    });
-    return [before, await (waiting as Promise<B>)];
-  }
-
-  test("an acceptance that waits for a revocation is refused by it (P2, F3)", async () => {
-    const { session, id, read } = await oneRead();
-    const [, outcome] = await secondWaitsForFirst(
-      async (connection) => {
-        await connection.query("select fenceline.fence_exclusive($1)", [session.scopeId]);
-        await insertRevocation((text, values) => connection.query(text, values), session, { uri: URI });
-      },
-      () => accept(ledger, session, read, "v1"),
+describeWholeLedgerOnPostgres("interleavings", (ledger) => {
+  test("an acceptance that overlaps a revocation waits for it and is refused (P2)", async () => {
+    const { session, source } = await activeSource(ledger, [URI]);
+    const answer = await readOf(session, "late");
+    const [, [accepted], waited] = await overlapping(
+      ledger,
+      (first) => first.revoke(revocationOf(source)),
+      () => ledger.acceptResourceVersions(session, [answer]),
     );
-    expect(outcome).toBe("revoked");
-    expect(await subscriptionRow(ledger, id)).toMatchObject({ accepted_ordinal: 0, version_ordinal: null });
-    expect(await ledger.sql("select 1 from fenceline.outbox where subscription_id = $1", [id])).toEqual([]);
-  });
-
-  test("a revocation waits for the acceptance that came first, which stands before it (P2)", async () => {
-    const { session, id, read } = await oneRead();
-    const [outcome, seen] = await secondWaitsForFirst(
-      (connection) => accept(areasOver(connection, ledger.schema), session, read, "v1"),
-      () =>
-        ledger.database.transaction(async (transaction) => {
-          const connection = queryableInSchema(transaction, ledger.schema);
-          await connection.query("select fenceline.fence_exclusive($1)", [session.scopeId]);
-          return connection.query("select version_ordinal from fenceline.subscription where subscription_id = $1", [
-            id,
-          ]);
-        }),
-    );
-    expect(outcome).toBe("accepted");
-    expect(seen).toEqual([{ version_ordinal: 1 }]);
-  });
-
-  test("of two acceptances of one ordinal one makes the version, the other a stale receipt (F3)", async () => {
-    const { session, id, read } = await oneRead();
-    const [first, second] = await secondWaitsForFirst(
-      (connection) => accept(areasOver(connection, ledger.schema), session, read, "one"),
-      () => accept(ledger, session, read, "two"),
-    );
-    expect([first, second]).toEqual(["accepted", "stale"]);
-    expect((await receipts(ledger, session, id)).filter((kind) => kind === "version" || kind === "stale")).toEqual([
-      "version",
-      "stale",
-    ]);
-    expect(await ledger.sql("select text from fenceline.body where subscription_id = $1", [id])).toEqual([
-      { text: "one" },
-    ]);
-  });
-
-  test("an acceptance that waits for a close is stale_after_close (U8)", async () => {
-    const { session, read } = await oneRead();
-    const [closed, outcome] = await secondWaitsForFirst(
-      (connection) => areasOver(connection, ledger.schema).beginUnsubscribe(session, [URI]),
-      () => accept(ledger, session, read, "late"),
-    );
-    expect(closed).toHaveLength(1);
-    expect(outcome).toBe("stale_after_close");
-  });
-
-  test("an acceptance that waits for a notification is not current (F3)", async () => {
-    const { session, read } = await oneRead();
-    const [, outcome] = await secondWaitsForFirst(
-      (connection) => areasOver(connection, ledger.schema).recordNotifications(session, [URI]),
-      () => accept(ledger, session, read, "v1"),
-    );
-    expect(outcome).toBe("accepted_not_current");
-  });
-
-  test("an acceptance that waits for a stream break is not current (U4)", async () => {
-    const { session, read } = await oneRead();
-    const [, outcome] = await secondWaitsForFirst(
-      (connection) =>
-        connection.query("select fenceline.raise_stream_epoch($1, $2, 0, true)", [session.scopeId, session.generation]),
-      () => accept(ledger, session, read, "v1"),
-    );
-    expect(outcome).toBe("accepted_not_current");
-  });
-
-  test("a takeover waits for the old holder's acceptance, and everything after it is stale (F3)", async () => {
-    const { session, id, read } = await oneRead();
-    await ledger.sql("update fenceline.session set expires_at = fenceline.now() where session_id = $1", [
-      session.sessionId,
-    ]);
-    const [outcome, opened] = await secondWaitsForFirst(
-      (connection) => accept(areasOver(connection, ledger.schema), session, read, "v1"),
-      () =>
-        ledger.openSession({ source: session.source, reader: session.reader, owner: "worker-2", leaseMs: LEASE_MS }),
-    );
-    expect(outcome).toBe("accepted");
-    expect(opened).toMatchObject({ outcome: "opened", session: { generation: session.generation + 1 } });
-    expect(await accept(ledger, session, read, "v2")).toBe("stale");
-    expect(await subscriptionRow(ledger, id)).toMatchObject({ accepted_ordinal: 1 });
-  });
-
-  test("two issues race for one due resource: one read (U5)", async () => {
-    const session = await openSession(ledger);
-    await activate(ledger, session, [URI]);
-    const [first, second] = await secondWaitsForFirst(
-      (connection) =>
-        areasOver(connection, ledger.schema).issueDueReads(session, { limit: 10, leaseMs: READ_LEASE_MS }),
-      () => ledger.issueDueReads(session, { limit: 10, leaseMs: READ_LEASE_MS }),
-    );
-    expect([first.length, second.length]).toEqual([1, 0]);
-  });
-
-  test("batches over the same resources in opposite orders do not deadlock, and each ordinal is accepted once", async () => {
-    const session = await openSession(ledger);
-    const uris = Array.from({ length: 200 }, (_, number) => `catalog://plans/${number}`);
-    await activate(ledger, session, uris);
-    for (let round = 1; round <= 10; round++) {
-      const reads = [
-        ...(await ledger.issueDueReads(session, { limit: 100, leaseMs: READ_LEASE_MS })),
-        ...(await ledger.issueDueReads(session, { limit: 100, leaseMs: READ_LEASE_MS })),
-      ];
-      expect(reads).toHaveLength(200);
-      const answers = reads.map((read) => answer(read, `round ${round}`));
-      const results = await Promise.all([
-        ledger.acceptResourceVersions(session, answers),
-        ledger.acceptResourceVersions(session, [...answers].reverse()),
-        ledger.recordNotifications(session, uris, { windowMs: 0 }),
-        ledger.recordNotifications(session, [...uris].reverse(), { windowMs: 0 }),
-        ledger.acceptResourceVersions(session, answers),
-      ]);
-      const outcomes = [results[0], results[1], results[4]].flat().map(({ outcome }) => outcome);
-      expect(outcomes.filter((outcome) => outcome === "stale")).toHaveLength(400);
-    }
-    const [versions] = await ledger.sql<{ versions: number }>(
-      `select count(*) as versions from fenceline.resource_version join fenceline.subscription using (subscription_id)
-       where scope_id = $1`,
-      [session.scopeId],
-    );
-    expect(versions).toEqual({ versions: 2_000 });
-  });
-
-  test("a new policy scope takes in a revocation of every source that commits meanwhile (P1)", async () => {
-    const reader = `svc:${crypto.randomUUID()}`;
-    const source = `source-${crypto.randomUUID()}`;
-    await ledger.registerSource({ name: source });
-    const [, opened] = await secondWaitsForFirst(
-      async (connection) => {
-        const [{ subject } = { subject: 0 }] = await connection.query<{ subject: number }>(
-          "select fenceline.ensure_subject($1) as subject",
-          [reader],
-        );
-        // Committed apart, as the subject is in practice; here both are one transaction.
-        await connection.query("select fenceline.fence_subject_exclusive($1)", [subject]);
-        await connection.query(
-          `insert into fenceline.revocation (request_id, source_id, subject_id, role, scope_text, match_from, match_to, key_from,
-             key_to, reason, requested_by, policy_epoch)
-           values (gen_random_uuid()::text, null, $1, 'both', '', '', '~', '', '~', 'test', 'test', 7)`,
-          [subject],
-        );
-      },
-      () => ledger.openSession({ source, reader, owner: "worker", leaseMs: LEASE_MS }),
-    );
-    if (opened.outcome !== "opened") expect.fail(opened.outcome);
+    expect(waited).toBe(true);
+    expect(accepted?.outcome).toBe("revoked");
     expect(
-      await ledger.sql("select standing_revocations, policy_epoch from fenceline.policy_scope where scope_id = $1", [
-        opened.session.scopeId,
-      ]),
-    ).toEqual([{ standing_revocations: 1, policy_epoch: 7 }]);
+      await ledger.sql("select 1 from fenceline.body where subscription_id = $1", [answer.subscriptionId]),
+    ).toEqual([]);
   });
 
-  test("the lease of a read is not the fence: an interval later the next ordinal is issued, and both answers race (F4)", async () => {
-    const { session, id, read } = await oneRead();
-    await ledger.advanceClock(READ_LEASE_MS);
-    const next = await issueOne(ledger, session);
-    const [first, second] = await secondWaitsForFirst(
-      (connection) => accept(areasOver(connection, ledger.schema), session, next, "new"),
-      () => accept(ledger, session, read, "old"),
+  test("a revocation that overlaps an acceptance waits for it, and takes what it kept (P2, P3)", async () => {
+    const { session, source } = await activeSource(ledger, [URI]);
+    const answer = await readOf(session, "early");
+    const [[accepted], revoked, waited] = await overlapping(
+      ledger,
+      (first) => first.acceptResourceVersions(session, [answer]),
+      () => ledger.revoke(revocationOf(source)),
     );
-    expect([first, second]).toEqual(["accepted", "stale"]);
-    expect(await subscriptionRow(ledger, id)).toMatchObject({
-      accepted_ordinal: 2,
-      due_in_ms: exactTiming.pushedIntervalMs,
-    });
+    expect(waited).toBe(true);
+    expect(accepted?.outcome).toBe("accepted");
+    await advance(ledger, revoked.revocationId);
+    expect(
+      await ledger.sql("select 1 from fenceline.body where subscription_id = $1", [answer.subscriptionId]),
+    ).toEqual([]);
+    expect(await ledger.revocation(revoked.revocationId)).toMatchObject({ state: "COMPLETE" });
   });
+
+  test("a confirm that overlaps a revocation waits for it and is refused; nothing of it was ever shown (P2, P4)", async () => {
+    const { source, index, planned } = await written();
+    const [revoked, [answer], waited] = await overlapping(
+      ledger,
+      (first) => first.revoke(revocationOf(source)),
+      () => ledger.confirmVersions(index.ref, [planned]),
+    );
+    expect(waited).toBe(true);
+    expect(answer?.outcome).toBe("revoked");
+    expect(await seen(ledger, index, READER)).toEqual([]);
+    await purgeAfterLease(index);
+    await advance(ledger, revoked.revocationId);
+    expect(await ledger.revocation(revoked.revocationId)).toMatchObject({ state: "COMPLETE" });
+  });
+
+  test("a revocation that overlaps a confirm waits for it, hides and purges what it made visible (P2, P3)", async () => {
+    const { source, index, planned } = await written();
+    const [[answer], revoked, waited] = await overlapping(
+      ledger,
+      (first) => first.confirmVersions(index.ref, [planned]),
+      () => ledger.revoke(revocationOf(source)),
+    );
+    expect(waited).toBe(true);
+    expect(answer?.outcome).toBe("confirmed");
+    expect(await seen(ledger, index, READER)).toEqual([]);
+    await advance(ledger, revoked.revocationId);
+    expect(await purge(ledger, index)).toBe(1);
+    expect(await ledger.revocation(revoked.revocationId)).toMatchObject({ state: "COMPLETE" });
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("a revocation that overlaps an intent waits for it, and waits for its purge as well (P3, P4)", async () => {
+    const { session, source } = await activeSource(ledger, [URI]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [URI], () => "text");
+    const work = await onlyWork(index, source);
+    const [, revoked, waited] = await overlapping(
+      ledger,
+      (first) => writeVersion(first, index, work),
+      () => ledger.revoke(revocationOf(source)),
+    );
+    expect(waited).toBe(true);
+    await advance(ledger, revoked.revocationId);
+    expect(await ledger.revocation(revoked.revocationId)).toMatchObject({
+      state: "EFFECTIVE",
+      covered: { entries: 1 },
+    });
+    await purgeAfterLease(index);
+    expect(await ledger.revocation(revoked.revocationId)).toMatchObject({ state: "COMPLETE" });
+  });
+
+  test("a reader that attaches to a group while it is claimed for purge is refused whole (L5, P3)", async () => {
+    const { index, planned } = await sharedAfterFirstReaderLeft();
+    const [claims, [answer], waited] = await overlapping(
+      ledger,
+      (first) => first.claimPurge({ store: index.ref.store, limit: 100, leaseMs: 10_000 }),
+      () => ledger.confirmVersions(index.ref, [planned]),
+    );
+    expect(waited).toBe(true);
+    expect(claims).toHaveLength(1);
+    expect(answer?.outcome).toBe("group_gone");
+    expect(await seen(ledger, index, ["svc:two"])).toEqual([]);
+    await ledger.releaseIndexWork(index.ref, planned.work);
+    expect(Object.values(await indexDue(ledger, index, planned.work.source))).toEqual(["confirmed"]);
+    for (const { entryId } of claims.flatMap((claim) => claim.entries)) index.entries.delete(entryId);
+    await ledger.confirmPurge(index.ref.store, claims, { claim: "absent" });
+    expect(await seen(ledger, index, ["svc:two"])).toEqual(["shared"]);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("a purge that overlaps an attach passes the group over, and then finds it held (L5, P3)", async () => {
+    const { index, planned } = await sharedAfterFirstReaderLeft();
+    const [[answer], claims] = await overlapping(
+      ledger,
+      (first) => first.confirmVersions(index.ref, [planned]),
+      () => ledger.claimPurge({ store: index.ref.store, limit: 100, leaseMs: 10_000 }),
+    );
+    expect(claims).toEqual([]);
+    expect(answer?.outcome).toBe("confirmed");
+    expect(await purge(ledger, index)).toBe(0);
+    expect(await seen(ledger, index, ["svc:two"])).toEqual(["shared"]);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("two readers that split one group at once both end with exactly their entries (L3, L5)", async () => {
+    const { index, planned } = await twoReadersOfHalves();
+    const [mine, theirs] = planned as [PlannedVersion, PlannedVersion];
+    const [one, two, waited] = await overlapping(
+      ledger,
+      (first) => first.confirmVersions(index.ref, [mine]),
+      () => ledger.confirmVersions(index.ref, [theirs]),
+    );
+    expect(waited).toBe(true);
+    expect([one[0]?.outcome, two[0]?.outcome]).toEqual(["confirmed", "confirmed"]);
+    expect(await seen(ledger, index, READER)).toEqual(["a", "b", "c"]);
+    expect(await seen(ledger, index, ["svc:two"])).toEqual(["b", "c", "d"]);
+    expect(await purge(ledger, index)).toBe(0);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("a batch of a revocation that overlaps a split of its group leaves no edge of the reader standing (P2, L5)", async () => {
+    const { source, index, planned } = await twoReadersOfHalves();
+    const [mine, theirs] = planned as [PlannedVersion, PlannedVersion];
+    const { revocationId } = await ledger.revoke(revocationOf(source));
+    const [[answer], , waited] = await overlapping(
+      ledger,
+      (first) => first.confirmVersions(index.ref, [theirs]),
+      () => advance(ledger, revocationId),
+    );
+    expect(waited).toBe(true);
+    expect(answer?.outcome).toBe("confirmed");
+    expect(await ledger.confirmVersions(index.ref, [mine])).toMatchObject([{ outcome: "revoked" }]);
+    expect(await seen(ledger, index, ["svc:two"])).toEqual(["b", "c", "d"]);
+    expect(await purge(ledger, index)).toBe(1);
+    expect(await ledger.revocation(revocationId)).toMatchObject({ state: "COMPLETE" });
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("one version is confirmed once by two workers at once (L3)", async () => {
+    const { index, planned } = await written();
+    const [[one], [two], waited] = await overlapping(
+      ledger,
+      (first) => first.confirmVersions(index.ref, [planned]),
+      () => ledger.confirmVersions(index.ref, [planned]),
+    );
+    expect(waited).toBe(true);
+    expect([one?.outcome, two?.outcome]).toEqual(["confirmed", "confirmed"]);
+    expect(
+      await ledger.sql("select count(*)::int as edges from fenceline.group_root where index_id = $1", [
+        index.ref.indexId,
+      ]),
+    ).toEqual([{ edges: 1 }]);
+  });
+
+  test("a grant that overlaps a revocation of its audience waits for it, and shows nothing (P2, G2)", async () => {
+    const { source, index } = await indexed();
+    const grant = { source, reader: "svc:rag", audience: "user:alice", scope: { everything: true as const } };
+    const [, , waited] = await overlapping(
+      ledger,
+      (first) => first.revoke({ ...revocationOf(source), subject: "user:alice" }),
+      () => ledger.grant(grant),
+    );
+    expect(waited).toBe(true);
+    expect(await seen(ledger, index, ["user:alice"])).toEqual([]);
+  });
+
+  test("a revocation that overlaps a grant waits for it, and covers it (P2, G2)", async () => {
+    const { source, index } = await indexed();
+    const grant = { source, reader: "svc:rag", audience: "user:bea", scope: { everything: true as const } };
+    const [, revoked, waited] = await overlapping(
+      ledger,
+      (first) => first.grant(grant),
+      () => ledger.revoke({ ...revocationOf(source), subject: "user:bea" }),
+    );
+    expect(waited).toBe(true);
+    expect(revoked.nothingCovered).toBe(false);
+    expect(await seen(ledger, index, ["user:bea"])).toEqual([]);
+  });
+
+  test("a source first read while its subject is revoked everywhere is covered, whoever comes first (P1, P2)", async () => {
+    for (const revokeFirst of [true, false]) {
+      const source = `source-${randomUUID()}`;
+      const reader = `svc:${randomUUID()}`;
+      await ledger.registerSource({ name: source });
+      await ledger.revoke({ subject: reader, scope: { uri: "catalog://elsewhere" }, reason: "so that it is known" });
+      const open = (areas: Pick<WholeLedger, "openSession">) =>
+        areas.openSession({ source, reader, owner: "w", leaseMs: 86_400_000 });
+      const revoke = (areas: Pick<WholeLedger, "revoke">) => areas.revoke({ subject: reader, reason: "r" });
+      const [, , waited] = revokeFirst
+        ? await overlapping(ledger, revoke, () => open(ledger))
+        : await overlapping(ledger, open, () => revoke(ledger));
+      expect(waited).toBe(true);
+      expect(
+        await ledger.sql(
+          `select standing_revocations as standing from fenceline.policy_scope p join fenceline.source s using (source_id)
+           join fenceline.subject u using (subject_id) where s.name = $1 and u.name = $2`,
+          [source, reader],
+        ),
+      ).toEqual([{ standing: 2 }]);
+    }
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("a batch that overlaps a lift does nothing; a lift that overlaps a batch reopens what it closed (P2)", async () => {
+    const { source, id } = await indexed();
+    const lifecycle = async () =>
+      (
+        await ledger.sql<{ lifecycle: string }>(
+          "select lifecycle from fenceline.subscription where subscription_id = $1",
+          [id],
+        )
+      )[0]?.lifecycle;
+    const first = await ledger.revoke(revocationOf(source));
+    const [, , batchWaited] = await overlapping(
+      ledger,
+      (areas) => areas.lift(first.revocationId),
+      () => ledger.advanceRevocation(first.revocationId),
+    );
+    expect([batchWaited, await lifecycle()]).toEqual([true, "ACTIVE"]);
+    const second = await ledger.revoke(revocationOf(source));
+    const [, , liftWaited] = await overlapping(
+      ledger,
+      (areas) => areas.advanceRevocation(second.revocationId),
+      () => ledger.lift(second.revocationId),
+    );
+    expect([liftWaited, await lifecycle()]).toEqual([true, "SUBSCRIBING"]);
+  });
+
+  test("one request id used for two subjects at once revokes one of them (P1)", async () => {
+    const { source } = await activeSource(ledger, [URI]);
+    const request = { ...revocationOf(source), requestId: randomUUID() };
+    const [first, second, waited] = await overlapping(
+      ledger,
+      (areas) => areas.revoke(request),
+      () => ledger.revoke({ ...request, subject: "svc:other" }).catch((error: unknown) => error),
+    );
+    expect(waited).toBe(true);
+    expect(first.state).toBe("EFFECTIVE");
+    expect(second).toMatchObject({ code: "request_id_reused" });
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("readers that confirm, revoke, lift and purge all at once end without a deadlock and without a broken invariant (P2)", async () => {
+    const uris = Array.from({ length: 12 }, (_, number) => `catalog://storm/${number % 3}/${number}`);
+    const { session, source } = await activeSource(ledger, uris);
+    const index = await createIndex(ledger);
+    const opened = await ledger.openSession({ source, reader: "svc:two", owner: "w", leaseMs: 86_400_000 });
+    if (opened.outcome !== "opened") return expect.fail(opened.outcome);
+    await activate(ledger, opened.session, uris);
+    const reading = async (holder: typeof session, rounds: number) => {
+      for (let round = 0; round < rounds; round += 1) {
+        const reads = await ledger.issueReads(holder, { uris, reason: "demand", leaseMs: READ_LEASE_MS });
+        await ledger.acceptResourceVersions(
+          holder,
+          reads.map((read) => answerOf(read, `${read.uri}\nround ${round % 4}\nshared`)),
+        );
+        await indexDue(ledger, index, source);
+      }
+    };
+    const revoking = async (subject: string) => {
+      for (let round = 0; round < 6; round += 1) {
+        const scope = { prefix: `catalog://storm/${round % 3}` };
+        const { revocationId } = await ledger.revoke({ source, subject, scope, reason: "storm" });
+        if (round % 2 === 0) await advance(ledger, revocationId);
+        await purge(ledger, index);
+        await ledger.lift(revocationId);
+        await activate(ledger, subject === "svc:two" ? opened.session : session, uris);
+      }
+    };
+    await Promise.all([reading(session, 8), reading(opened.session, 8), revoking("svc:rag"), revoking("svc:two")]);
+    await ledger.advanceClock(60_000);
+    for (const holder of [session, opened.session]) await reading(holder, 2);
+    await ledger.advanceClock(60_000);
+    await purge(ledger, index);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+    const recorded = await ledger.recordedEntries(index.ref.name, { limit: 10_000 });
+    expect([...index.entries.keys()].sort()).toEqual(recorded);
+    expect(await seen(ledger, index, READER)).toHaveLength(36);
+    expect(await seen(ledger, index, ["svc:two"])).toHaveLength(36);
+  });
+
+  const revocationOf = (source: string) => ({ source, subject: "svc:rag", reason: "r" });
+
+  /** A read that was sent, with its answer. */
+  async function readOf(session: Parameters<typeof readNow>[1], text: string) {
+    const [read] = await ledger.issueReads(session, { uris: [URI], reason: "demand", leaseMs: READ_LEASE_MS });
+    return answerOf(read as NonNullable<typeof read>, text);
+  }
+
+  function answerOf(read: { subscriptionId: number; ordinal: number; requestId: string; uri: string }, text: string) {
+    const { subscriptionId, ordinal, requestId, uri } = read;
+    return { subscriptionId, ordinal, requestId, digest: Buffer.from(text.padEnd(32)), parts: [{ uri, text }] };
+  }
+
+  async function onlyWork(index: IndexUnderTest, source: string) {
+    const [work, ...others] = await claimWork(ledger, index, source);
+    expect(others).toEqual([]);
+    return work as NonNullable<typeof work>;
+  }
+
+  /** A version that is written and waits for its confirm. */
+  async function written() {
+    const { session, source } = await activeSource(ledger, [URI]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [URI], () => "text");
+    return { source, index, planned: await writeVersion(ledger, index, await onlyWork(index, source)) };
+  }
+
+  async function indexed() {
+    const { source, index, planned } = await written();
+    await ledger.confirmVersions(index.ref, [planned]);
+    return { source, index, id: planned.work.subscriptionId };
+  }
+
+  async function secondReader(source: string) {
+    const opened = await ledger.openSession({ source, reader: "svc:two", owner: "w", leaseMs: 86_400_000 });
+    if (opened.outcome !== "opened") return expect.fail(opened.outcome);
+    await activate(ledger, opened.session, [URI]);
+    return opened.session;
+  }
+
+  /** The first reader's content changed, so that nobody holds its group; a second reader is about to attach to it. */
+  async function sharedAfterFirstReaderLeft() {
+    const { session, source } = await activeSource(ledger, [URI]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [URI], () => "shared");
+    await indexDue(ledger, index, source);
+    const two = await secondReader(source);
+    await readNow(ledger, session, [URI], () => "");
+    await indexDue(ledger, index, source);
+    await readNow(ledger, two, [URI], () => "shared");
+    const planned = await writeVersion(ledger, index, await onlyWork(index, source));
+    expect(planned.reused).toHaveLength(1);
+    return { source, index, planned };
+  }
+
+  /** A group of four lines; the first reader is about to keep a, b, c of it, a second one b, c, d. */
+  async function twoReadersOfHalves() {
+    const { session, source } = await activeSource(ledger, [URI]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [URI], () => "a\nb\nc\nd");
+    await indexDue(ledger, index, source);
+    const two = await secondReader(source);
+    await readNow(ledger, session, [URI], () => "a\nb\nc");
+    await readNow(ledger, two, [URI], () => "b\nc\nd");
+    const planned: PlannedVersion[] = [];
+    for (const work of await claimWork(ledger, index, source)) planned.push(await writeVersion(ledger, index, work));
+    planned.sort((one, other) => one.work.subscriptionId - other.work.subscriptionId);
+    expect(planned.map(({ reused }) => reused.length)).toEqual([3, 3]);
+    return { source, index, planned };
+  }
+
+  async function purgeAfterLease(index: IndexUnderTest) {
+    await ledger.advanceClock(10_000);
+    expect(await purge(ledger, index)).toBe(1);
+  }
 });
+
+type Areas = Awaited<ReturnType<typeof areasOn>>;
+
+async function areasOn(connection: Parameters<typeof queryableInSchema>[0], schema: string) {
+  return {
+    ...areasOver(connection, schema),
+    ...sessionLedger(queryableInSchema(connection, schema)),
+    ...(await lineageAreasOver(connection, schema)),
+  };
+}
+
+/**
+ * Runs `first` inside a transaction that stays open until `second`, on a connection of its own, has ended or waits for a
+ * lock; then commits. The third of the answer says whether it waited.
+ */
+async function overlapping<First, Second>(
+  ledger: WholeLedger,
+  first: (areas: Areas) => Promise<First>,
+  second: () => Promise<Second>,
+): Promise<[First, Second, boolean]> {
+  let commit = () => {};
+  const mayCommit = new Promise<void>((resolve) => {
+    commit = resolve;
+  });
+  let begun: (value: First) => void = () => {};
+  const firstRan = new Promise<First>((resolve) => {
+    begun = resolve;
+  });
+  const held = ledger.database.transaction(async (transaction) => {
+    begun(await first(await areasOn(transaction, ledger.schema)));
+    await mayCommit;
+  });
+  const answer = await Promise.race([firstRan, held.then(() => expect.fail("the first ended before it was told to"))]);
+  let ended = false;
+  const other = second().finally(() => {
+    ended = true;
+  });
+  let waits = false;
+  await vi.waitFor(
+    async () => {
+      const [row] = await ledger.sql<{ waits: boolean }>(
+        `select exists (select 1 from pg_stat_activity
+           where wait_event_type = 'Lock' and query like '%' || $1 || '%' and pid <> pg_backend_pid()) as waits`,
+        [ledger.schema],
+      );
+      waits = row?.waits === true;
+      expect(ended || waits).toBe(true);
+    },
+    { timeout: 10_000, interval: 10 },
+  );
+  commit();
+  await held;
+  return [answer, await other, waits];
+}
