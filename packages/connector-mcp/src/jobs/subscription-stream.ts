@@ -203,15 +203,14 @@ export class SubscriptionStream {
     refs: readonly { uri: string; subscriptionId: number }[],
     acknowledged: ReadonlySet<string>,
   ): Promise<void> {
-    const { ledger, lease, counts } = this.context;
+    const { ledger, lease } = this.context;
     for (let at = 0; at < refs.length; at += MAX_ACTIVATED) {
       const batch = refs.slice(at, at + MAX_ACTIVATED);
       const idsOf = (isPushed: boolean) =>
         batch.filter(({ uri }) => acknowledged.has(uri) === isPushed).map(({ subscriptionId }) => subscriptionId);
       await ledger.activateSubscriptions(lease.session, { shard: SHARD, pushed: idsOf(true), polled: idsOf(false) });
     }
-    counts.pushed = this.#stream?.acknowledged.length ?? 0;
-    counts.polled = this.watched.size - counts.pushed;
+    this.#count();
     if (refs.length > 0) this.events.onReadsDue(0);
   }
 
@@ -247,12 +246,29 @@ export class SubscriptionStream {
   async #tell(uris: readonly string[], listChanged: boolean): Promise<void> {
     const { ledger, lease, settings } = this.context;
     if (uris.length > 0) {
-      await ledger.recordNotifications(lease.session, uris, { windowMs: settings.coalesceMs });
+      const outcomes = await ledger.recordNotifications(lease.session, uris, { windowMs: settings.coalesceMs });
       this.events.onReadsDue(settings.coalesceMs);
+      const closed = outcomes.filter(({ outcome }) => outcome === "not_subscribed").map(({ uri }) => uri);
+      if (closed.length > 0) this.#giveUp(closed);
     }
     if (listChanged) {
       await ledger.recordListChanged(lease.session);
       this.events.onListChanged();
     }
+  }
+
+  /** A revocation closed these in the ledger; the server still pushes them (U7). A lift brings them back by discovery. */
+  #giveUp(uris: readonly string[]): void {
+    for (const uri of uris) this.watched.delete(uri);
+    const unsubscribed = this.#stream?.unsubscribe(uris).catch((error: unknown) => {
+      this.context.logger.debug({ err: error }, "unsubscribing failed; what still arrives changes nothing");
+    });
+    void unsubscribed?.then(() => this.#count());
+  }
+
+  #count(): void {
+    const { counts } = this.context;
+    counts.pushed = this.#stream?.acknowledged.length ?? 0;
+    counts.polled = this.watched.size - counts.pushed;
   }
 }

@@ -2,9 +2,11 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { defaultReadTiming } from "@fenceline/ledger";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { configuredSources } from "#src/config/configured-sources.js";
 import { defineConfig, loadConfig } from "#src/config/load-config.js";
+import { readTimingOf } from "#src/config/read-timing.js";
 
 let folder: string;
 
@@ -140,6 +142,23 @@ describe("a configuration in code", () => {
     expect(() => defineConfig({ mcpServers: { catalog }, grants })).toThrow(
       "grants.0.source: expected a name under mcpServers, got string",
     );
+  });
+});
+
+describe("the read timing of a configuration", () => {
+  test("carries the configured intervals to the ledger, and the ledger's own for the rest", () => {
+    const config = defineConfig({
+      mcpServers: { catalog },
+      settings: { pollMs: 5_000, rereadMs: 7_000, removalFloor: { count: 1, share: 0.5 } },
+    });
+
+    expect(readTimingOf(config)).toEqual({
+      ...defaultReadTiming,
+      polledIntervalMs: 5_000,
+      pushedIntervalMs: 7_000,
+      removalFloorCount: 1,
+      removalFloorShare: 0.5,
+    });
   });
 });
 

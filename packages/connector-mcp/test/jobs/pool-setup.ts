@@ -51,7 +51,7 @@ export function newCast(): Cast {
 export function configFor(cast: Cast, url: string, more: Partial<FencelineConfigInput> = {}): FencelineConfig {
   const { source, reader, asker } = cast;
   return defineConfig({
-    queuePrefix: `test-${source}`,
+    queuePrefix: `test-${process.pid}-${source}`,
     mcpServers: { [source]: { url, reader } },
     grants: [{ source, reader, audience: asker[1], everything: true }],
     ...more,

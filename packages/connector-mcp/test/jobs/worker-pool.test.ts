@@ -114,6 +114,39 @@ describe("a serving pool", () => {
     ]);
   });
 
+  test("serves again after a lift what the revocation had closed, read anew (P2)", async () => {
+    const { ledger, cast, ask, server } = await servedNotes();
+    const { revocationId } = await ledger.revoke({ source: cast.source, subject: cast.reader, reason: "by mistake" });
+    await expect.poll(async () => (await ledger.revocation(revocationId))?.state, within).toBe("COMPLETE");
+
+    server.resources.set("note://a", "written meanwhile");
+    await ledger.lift(revocationId);
+
+    await expect
+      .poll(async () => textsOf(await ask("first")), within)
+      .toEqual(["second", "third", "written meanwhile"]);
+  });
+
+  test("reads nothing that is announced for a resource a revocation has closed, and lets the server know (P2, U7)", async () => {
+    const { ledger, cast, server, pool } = await servedNotes();
+    const { revocationId } = await ledger.revoke({
+      source: cast.source,
+      subject: cast.reader,
+      scope: { uri: "note://a" },
+      reason: "confidential",
+    });
+    await expect.poll(async () => (await ledger.revocation(revocationId))?.state, within).toBe("COMPLETE");
+    const readsBefore = server.reads.get("note://a");
+
+    server.notify.resourceUpdated("note://a");
+    server.resources.set("note://b", "changed");
+    server.notify.resourceUpdated("note://b");
+    await expect.poll(() => pool.stats().sources[0]?.reads.accepted, within).toBe(4);
+
+    expect(server.reads.get("note://a")).toBe(readsBefore);
+    await expect.poll(() => pool.stats().sources[0]?.pushed, within).toBe(2);
+  });
+
   test("takes its credentials' refusal as a credential problem: unverified, nothing revoked, nothing lost (P7)", async () => {
     const { server, pool, ask } = await servedNotes();
 

@@ -1,0 +1,15 @@
+import { defaultReadTiming, type ReadTiming } from "@fenceline/ledger";
+import type { FencelineConfig } from "./config-schema.js";
+
+/** What a ledger is to be opened with, so that it reads at the configured intervals. */
+export function readTimingOf({ settings }: FencelineConfig): ReadTiming {
+  return {
+    ...defaultReadTiming,
+    polledIntervalMs: settings.pollMs,
+    pushedIntervalMs: settings.rereadMs,
+    notificationWindowMs: settings.coalesceMs,
+    removalFloorCount: settings.removalFloor.count,
+    removalFloorShare: settings.removalFloor.share,
+    catalogReviewMs: settings.reviewMs,
+  };
+}
