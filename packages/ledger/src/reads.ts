@@ -3,7 +3,7 @@ import { assert } from "./errors.js";
 import { call, fenceOf, storableText } from "./fenced-call.js";
 import { lineageIdOf } from "./lineage-id.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
-import { keyDigest, resourceParameters, resourceRow } from "./resource-rows.js";
+import { ensureResources, keyDigest } from "./resource-rows.js";
 import { resourceKey } from "./resource-uri.js";
 import type { Session } from "./sessions.js";
 
@@ -125,15 +125,22 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
     async acceptResourceVersions(session, answers) {
       if (answers.length === 0) return [];
       assertOnePerSubscription(answers);
-      const rows = await database.query<AcceptedRow>(ACCEPT, [
+      const parameters = [
         ...fenceOf(session),
         session.sourceId,
         ...answerParameters(answers),
-        ...partParameters(session, answers),
+        ...partParameters(answers),
         timing.polledIntervalMs,
         timing.pushedIntervalMs,
         timing.jitter,
-      ]);
+      ];
+      let rows = await acceptKnownResources(database, parameters);
+      if (rows === "resources_missing") {
+        const uris = answers.flatMap((answer) => answer.parts.map((part) => part.uri));
+        await ensureResources(database, session.sourceId, uris);
+        rows = await acceptKnownResources(database, parameters);
+      }
+      assert(rows !== "resources_missing", "Resources are never deleted.");
       return rows.map(({ subscription_id: subscriptionId, ordinal, outcome, version_ordinal }) => ({
         subscriptionId,
         ordinal,
@@ -168,7 +175,7 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
   };
 }
 
-const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(25)})`;
+const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(19)})`;
 const SETTLE = `select * from fenceline.settle_reads(${placeholders(13)})`;
 
 interface AcceptedRow {
@@ -182,6 +189,16 @@ interface SettledRow {
   readonly subscription_id: number;
   readonly ordinal: number;
   readonly outcome: SettleOutcome;
+}
+
+/** `resources_missing`: a part has a URI that was never seen, so its resource comes first; nothing was decided (F5). */
+async function acceptKnownResources(
+  database: Queryable,
+  parameters: readonly unknown[],
+): Promise<AcceptedRow[] | "resources_missing"> {
+  const rows = await database.query<AcceptedRow | { outcome: "resources_missing" }>(ACCEPT, parameters);
+  const accepted = rows.filter((row) => row.outcome !== "resources_missing");
+  return accepted.length === rows.length ? accepted : "resources_missing";
 }
 
 function placeholders(count: number): string {
@@ -221,27 +238,21 @@ function answerParameters(answers: readonly ReadAnswer[]): unknown[] {
   ];
 }
 
-function partParameters(session: Session, answers: readonly ReadAnswer[]): unknown[] {
-  const parts = answers.flatMap((answer) =>
-    answer.parts.map((part, position) => ({
-      part,
-      position,
-      subscriptionId: answer.subscriptionId,
-      row: resourceRow(session.sourceId, part.uri),
-    })),
+function partParameters(answers: readonly ReadAnswer[]): unknown[] {
+  const parts = answers.flatMap(({ subscriptionId, parts }) =>
+    parts.map((part, position) => ({ ...part, position, subscriptionId })),
   );
-  for (const { part } of parts) {
-    assert((part.text === undefined) !== (part.bytes === undefined), `The part ${part.uri} is text or bytes.`);
+  for (const { uri, text, bytes } of parts) {
+    assert((text === undefined) !== (bytes === undefined), `The part ${uri} is text or bytes.`);
   }
   return [
-    parts.map((each) => each.subscriptionId),
-    parts.map((each) => each.position),
-    parts.map((each) => each.row.keyDigest),
-    parts.map((each) => storableText(each.part.uri)),
-    parts.map((each) => each.part.mimeType ?? null),
-    parts.map((each) => (each.part.text === undefined ? null : storableText(each.part.text))),
-    parts.map((each) => (each.part.bytes === undefined ? null : Buffer.from(each.part.bytes))),
-    ...resourceParameters(parts.map((each) => each.row)),
+    parts.map((part) => part.subscriptionId),
+    parts.map((part) => part.position),
+    parts.map((part) => keyDigest(resourceKey(part.uri))),
+    parts.map((part) => storableText(part.uri)),
+    parts.map((part) => part.mimeType ?? null),
+    parts.map((part) => (part.text === undefined ? null : storableText(part.text))),
+    parts.map((part) => (part.bytes === undefined ? null : Buffer.from(part.bytes))),
   ];
 }
 

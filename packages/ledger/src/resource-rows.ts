@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import type { Queryable } from "./database/database.js";
 import { matchKey, resourceKey, segmentKey } from "./resource-uri.js";
 import { denialLookupTexts, grantLookupTexts } from "./uri-scope.js";
 
@@ -45,17 +46,25 @@ export function hashPrefix(sourceId: number, text: string): bigint {
 }
 
 /**
- * The parameters of `fenceline.ensure_resources` after the source: six arrays, distinct by key. Arrays of arrays travel
- * as text, because `unnest` flattens them.
+ * Creates the resources of these URIs where they are new. Nearly all are known, and a row costs some forty digests, so only
+ * the missing ones are computed.
  */
-export function resourceParameters(rows: readonly ResourceRow[]): unknown[] {
-  const distinct = [...new Map(rows.map((row) => [row.resourceKey, row])).values()];
-  return [
-    distinct.map((row) => row.resourceKey),
-    distinct.map((row) => row.keyDigest),
-    distinct.map((row) => row.segmentKey),
-    distinct.map((row) => row.matchKey),
-    distinct.map((row) => `{${row.coverHashes.join(",")}}`),
-    distinct.map((row) => `{${row.denyHashes.join(",")}}`),
-  ];
+export async function ensureResources(database: Queryable, sourceId: number, uris: readonly string[]): Promise<void> {
+  const uriOf = new Map(uris.map((uri) => [keyDigest(resourceKey(uri)).toString("hex"), uri]));
+  const unknown = await database.query<{ key_digest: Buffer }>(
+    "select key_digest from fenceline.unknown_resources($1, $2) as u (key_digest)",
+    [sourceId, [...uriOf.keys()].map((digest) => Buffer.from(digest, "hex"))],
+  );
+  if (unknown.length === 0) return;
+  const rows = unknown.map(({ key_digest }) => resourceRow(sourceId, uriOf.get(key_digest.toString("hex")) as string));
+  await database.query("select fenceline.ensure_resources($1, $2, $3, $4, $5, $6, $7)", [
+    sourceId,
+    rows.map((row) => row.resourceKey),
+    rows.map((row) => row.keyDigest),
+    rows.map((row) => row.segmentKey),
+    rows.map((row) => row.matchKey),
+    // Arrays of arrays travel as text, because `unnest` flattens them.
+    rows.map((row) => `{${row.coverHashes.join(",")}}`),
+    rows.map((row) => `{${row.denyHashes.join(",")}}`),
+  ]);
 }

@@ -2,7 +2,8 @@ import type { Queryable } from "./database/database.js";
 import { assert } from "./errors.js";
 import { call, fenceOf, storableText } from "./fenced-call.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
-import { resourceParameters, resourceRow } from "./resource-rows.js";
+import { ensureResources, keyDigest } from "./resource-rows.js";
+import { resourceKey } from "./resource-uri.js";
 import type { Session } from "./sessions.js";
 
 /** One listed resource, as the server spelled it. */
@@ -123,23 +124,24 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
       return scanId === null ? "session_lost" : { scanId };
     },
 
-    async recordScanPage(session, scanId, page) {
-      const rows = page.entries.map((entry) => resourceRow(session.sourceId, entry.uri));
-      const [scopeId, generation] = fenceOf(session);
-      const parameters = [scopeId, generation, session.sourceId, scanId, Buffer.from(page.cursorDigest)];
-      const entries = [
-        page.entries.map((entry) => storableUri(entry.uri)),
-        rows.map((row) => row.keyDigest),
-        page.entries.map((entry) => optionalText(entry.name)),
-        page.entries.map((entry) => optionalText(entry.title)),
-        page.entries.map((entry) => optionalText(entry.mimeType)),
-        page.entries.map((entry) => Buffer.from(entry.descriptorDigest)),
-      ];
-      await call(
+    async recordScanPage(session, scanId, { cursorDigest, entries }) {
+      await ensureResources(
         database,
-        "fenceline.record_scan_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
-        [...parameters, ...entries, ...resourceParameters(rows)],
+        session.sourceId,
+        entries.map((entry) => entry.uri),
       );
+      await call(database, "fenceline.record_scan_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", [
+        ...fenceOf(session),
+        session.sourceId,
+        scanId,
+        Buffer.from(cursorDigest),
+        entries.map((entry) => storableUri(entry.uri)),
+        entries.map((entry) => keyDigest(resourceKey(entry.uri))),
+        entries.map((entry) => optionalText(entry.name)),
+        entries.map((entry) => optionalText(entry.title)),
+        entries.map((entry) => optionalText(entry.mimeType)),
+        entries.map((entry) => Buffer.from(entry.descriptorDigest)),
+      ]);
     },
 
     async finishScan(session, scanId, end) {

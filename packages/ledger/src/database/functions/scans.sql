@@ -33,13 +33,11 @@ begin
 end $$;
 
 -- Adds one page; entries of one key are merged, and are ambiguous if their descriptors differ (F10).
---   p_uris …  parallel; p_resource_keys … p_deny_hashes  the resource rows, distinct by key
+--   p_uris …  parallel; the resources exist (ensure_resources)
 --   → 'recorded' | 'session_lost' | 'scan_ended'
 create or replace function fenceline.record_scan_page(
   p_scope int, p_generation bigint, p_source int, p_scan bigint, p_cursor_digest bytea,
-  p_uris text[], p_entry_digests bytea[], p_names text[], p_titles text[], p_mime_types text[], p_descriptor_digests bytea[],
-  p_resource_keys text[], p_key_digests bytea[], p_segment_keys text[], p_match_keys text[],
-  p_cover_hashes text[], p_deny_hashes text[]
+  p_uris text[], p_key_digests bytea[], p_names text[], p_titles text[], p_mime_types text[], p_descriptor_digests bytea[]
 ) returns text language plpgsql volatile as $$
 declare
   v_added int;
@@ -49,12 +47,10 @@ begin
   perform 1 from fenceline.scan x
   where x.scan_id = p_scan and x.scope_id = p_scope and x.session_generation = p_generation and x.ended_at is null for update;
   if not found then return 'scan_ended'; end if;
-  perform fenceline.ensure_resources(
-    p_source, p_resource_keys, p_key_digests, p_segment_keys, p_match_keys, p_cover_hashes, p_deny_hashes);
   with listed as (
     select distinct on (r.resource_id) r.resource_id, i.uri, i.name, i.title, i.mime_type, i.descriptor_digest,
       min(encode(i.descriptor_digest, 'hex')) over same_key <> max(encode(i.descriptor_digest, 'hex')) over same_key as ambiguous
-    from unnest(p_uris, p_entry_digests, p_names, p_titles, p_mime_types, p_descriptor_digests)
+    from unnest(p_uris, p_key_digests, p_names, p_titles, p_mime_types, p_descriptor_digests)
       with ordinality as i (uri, key_digest, name, title, mime_type, descriptor_digest, place)
     join fenceline.resource r on r.source_id = p_source and r.key_digest = i.key_digest
     window same_key as (partition by r.resource_id)
@@ -233,20 +229,30 @@ end $$;
 create or replace function fenceline.publish_known(
   p_scope int, p_scan bigint, p_settled boolean, p_resources bigint[], p_now timestamptz
 ) returns void language plpgsql volatile as $$
+declare
+  v_ids bigint[];
 begin
-  perform 1 from fenceline.subscription
-  where scope_id = p_scope and resource_id = any (p_resources) and listed_scan_id is distinct from p_scan
-  order by subscription_id for no key update;
+  -- A catalogue that did not change writes nothing: a million rows would be rewritten at every review.
+  v_ids := array(
+    select s.subscription_id
+    from fenceline.subscription s join fenceline.scan_entry e on e.scan_id = p_scan and e.resource_id = s.resource_id
+    where s.scope_id = p_scope and s.resource_id = any (p_resources)
+      and (s.listed_scan_id is null or s.vanished_scan_id is not null or e.ambiguous
+        or s.lifecycle = 'RECONCILIATION_REQUIRED' or s.hidden_because in ('tombstoned', 'tombstone_pending')
+        or (s.uri, s.name, s.title, s.mime_type, s.descriptor_digest)
+          is distinct from (e.uri, e.name, e.title, e.mime_type, e.descriptor_digest))
+    order by s.subscription_id for no key update of s);
   with listed as (
     select s.subscription_id, s.lifecycle as before, e.*,
       case
-        when e.ambiguous and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED') then 'reconciliation_required'
+        when e.ambiguous and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
+          then 'reconciliation_required'
         when p_settled and not e.ambiguous and s.lifecycle = 'RECONCILIATION_REQUIRED' then 'reconciled'
         when p_settled and s.lifecycle = 'CLOSED' and s.closed_by is null and s.vanished_scan_id is not null then 'reopened'
       end as event,
       s.vanished_scan_id is not null or s.hidden_because in ('tombstoned', 'tombstone_pending') as returned
     from fenceline.subscription s join fenceline.scan_entry e on e.scan_id = p_scan and e.resource_id = s.resource_id
-    where s.scope_id = p_scope and s.resource_id = any (p_resources) and s.listed_scan_id is distinct from p_scan),
+    where s.subscription_id = any (v_ids)),
   changed as (
     update fenceline.subscription s
     set uri = l.uri, name = l.name, title = l.title, mime_type = l.mime_type, descriptor_digest = l.descriptor_digest,
@@ -260,7 +266,8 @@ begin
       pushed = s.pushed and l.event is distinct from 'reopened',
       digest = case when l.event is null then s.digest end,
       hidden_because = case when l.event = 'reconciliation_required' then 'unreconciled' else s.hidden_because end,
-      due_at = case when l.event is not null or l.returned then least(s.due_at, p_now) else s.due_at end
+      due_at = case when l.event = 'reconciliation_required' then null
+        when l.event is not null or l.returned then fenceline.due_by(s, p_now) else s.due_at end
     from listed l where s.subscription_id = l.subscription_id
     returning s.subscription_id, s.generation, l.event, l.before)
   insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
@@ -383,7 +390,7 @@ end $$;
 -- answered "not found" before this scan began, and once listed, is a confirmed deletion.
 --   → the id to go on after; null: there are no more, or the session is lost
 create or replace function fenceline.make_vanished_due(p_scope int, p_generation bigint, p_scan bigint, p_after bigint, p_limit int)
-returns bigint language plpgsql volatile as $$
+returns bigint language plpgsql volatile set enable_sort = off set enable_bitmapscan = off as $$
 declare
   v_now timestamptz;
   v_ids bigint[];
@@ -406,7 +413,7 @@ begin
   with vanished as (
     update fenceline.subscription s
     set vanished_scan_id = p_scan,
-      due_at = case when s.lifecycle = 'ACTIVE' and s.hidden_because is distinct from 'tombstoned' then least(s.due_at, v_now) else s.due_at end
+      due_at = case when s.lifecycle = 'ACTIVE' and s.hidden_because is distinct from 'tombstoned' then fenceline.due_by(s, v_now) else s.due_at end
     where s.subscription_id = any (v_ids) and s.vanished_scan_id is null
     returning s.subscription_id)
   insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)

@@ -29,7 +29,14 @@ begin
   return v_scope;
 end $$;
 
--- Resources of a source by key (F10), created where missing; takes no other lock before it.
+-- Which of these keys (by their digests) have no resource yet. A resource is never deleted.
+create or replace function fenceline.unknown_resources(p_source int, p_key_digests bytea[]) returns setof bytea
+language sql stable as $$
+  select i.key_digest from unnest(p_key_digests) as i (key_digest)
+  where not exists (select 1 from fenceline.resource r where r.source_id = p_source and r.key_digest = i.key_digest)
+$$;
+
+-- Resources of a source by key (F10), created where missing. A statement of its own: it takes no lock beside its own rows.
 --   p_*  parallel arrays, distinct by key; hashes as array literals (resource-rows.ts)
 create or replace function fenceline.ensure_resources(
   p_source int, p_resource_keys text[], p_key_digests bytea[], p_segment_keys text[], p_match_keys text[],

@@ -2,9 +2,11 @@
 -- VERSION_ACCEPTED) is derived from the counters; the ACTIVE family is stored as ACTIVE.
 
 -- The next subscriptions that are neither pushed nor polled under this session; those discovered become SUBSCRIBING.
--- What a standing revocation covers is left out until it is lifted (P2).
+-- What a standing revocation covers is left out until it is lifted (P2). The settings keep the planner on the primary key, in
+-- whose order the pages come: without statistics each page would sort the whole scope.
 create or replace function fenceline.subscriptions_to_open(p_scope int, p_generation bigint, p_after bigint, p_limit int)
-returns table (subscription_id bigint, uri text, generation bigint) language plpgsql volatile as $$
+returns table (subscription_id bigint, uri text, generation bigint)
+language plpgsql volatile set enable_sort = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   v_ids bigint[];
@@ -54,7 +56,7 @@ end $$;
 -- One batch of the subscriptions pushed through a shard becomes due.
 --   → the id to go on after; null: there are no more, or the session is lost
 create or replace function fenceline.make_shard_due(p_scope int, p_generation bigint, p_shard int, p_after bigint, p_limit int)
-returns bigint language plpgsql volatile as $$
+returns bigint language plpgsql volatile set enable_sort = off set enable_bitmapscan = off as $$
 declare
   v_now timestamptz;
   v_ids bigint[];
@@ -66,7 +68,7 @@ begin
     select subscription_id from fenceline.subscription
     where scope_id = p_scope and subscription_id > p_after and pushed and shard = p_shard and lifecycle = 'ACTIVE'
     order by subscription_id limit p_limit for no key update);
-  update fenceline.subscription set due_at = least(due_at, v_now)
+  update fenceline.subscription s set due_at = fenceline.due_by(s, v_now)
   where subscription_id = any (v_ids) and lifecycle = 'ACTIVE' and hidden_because is distinct from 'tombstoned';
   return v_ids[p_limit];
 end $$;
@@ -90,7 +92,7 @@ begin
     update fenceline.subscription s
     set lifecycle = 'ACTIVE', session_generation = p_generation, pushed = true, shard = p_shard, acknowledged_epoch = t.epoch,
       due_at = case when s.pushed and s.shard = p_shard and s.acknowledged_epoch = t.epoch then s.due_at
-        else least(s.due_at, v_now) end
+        else fenceline.due_by(s, v_now) end
     from fenceline.stream t
     where t.scope_id = p_scope and t.shard = p_shard and s.scope_id = p_scope and s.subscription_id = any (p_pushed)
       and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE')
@@ -98,7 +100,7 @@ begin
   polled as (
     update fenceline.subscription s
     set lifecycle = 'ACTIVE', session_generation = p_generation, pushed = false, shard = null, acknowledged_epoch = null,
-      due_at = case when s.lifecycle = 'ACTIVE' and not s.pushed then s.due_at else least(s.due_at, v_now) end
+      due_at = case when s.lifecycle = 'ACTIVE' and not s.pushed then s.due_at else fenceline.due_by(s, v_now) end
     where s.scope_id = p_scope and s.subscription_id = any (p_polled) and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE')
     returning s.subscription_id, s.generation)
   insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
@@ -156,7 +158,7 @@ begin
     select s.subscription_id from fenceline.subscription s
     where s.subscription_id = any (v_hit) and s.lifecycle in ('SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED'));
   update fenceline.subscription s
-  set notification_number = s.notification_number + 1, due_at = least(s.due_at, v_due)
+  set notification_number = s.notification_number + 1, due_at = fenceline.due_by(s, v_due)
   where s.subscription_id = any (v_hit);
   insert into fenceline.receipt (scope_id, kind, detail)
   select p_scope, 'notification_ignored', jsonb_build_object('because', 'not_subscribed', 'uris', m.missed)

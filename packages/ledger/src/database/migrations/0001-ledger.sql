@@ -1,6 +1,6 @@
 -- The tables of the ledger. Every fact that decides something is a row here (design: the ledger decides, the queue wakes).
--- Hot rows (subscription, outbox, entry_group, group_root) carry a fill factor below 100 and no index on a column that changes
--- with every read, so that their updates stay heap-only.
+-- Hot rows (subscription, outbox, entry_group, group_root) carry a fill factor below 100 and, but for
+-- subscription_due, no index on a column that changes with every read: their updates stay heap-only or short.
 
 create schema if not exists fenceline;
 
@@ -126,8 +126,8 @@ create table fenceline.subscription (
   seen_notification bigint not null default -1,    -- of the last accepted read: current exactly if equal to today's (F3)
   seen_stream_epoch bigint,
   verified_at timestamptz,
-  due_at timestamptz,
-  claim_until timestamptz,
+  due_at timestamptz,                              -- to be looked at; while a read is in flight and nothing new came: claim_until
+  claim_until timestamptz,                         -- end of the lease of the read in flight
   failures int not null default 0,
   hidden_because text constraint hidden_because_is_known check
     (hidden_because in ('forbidden', 'tombstone_pending', 'tombstoned', 'unreconciled')),
@@ -135,7 +135,7 @@ create table fenceline.subscription (
   close_ordinal bigint,
   close_policy_epoch bigint,
   closed_by bigint,                                -- the revocation that closed it
-  listed_scan_id bigint,                           -- last scan it was published from
+  listed_scan_id bigint,                           -- scan from which it was published as it is described
   vanished_scan_id bigint,                         -- settled scan it was absent from, until it is listed again (F7)
   session_generation bigint,                       -- session in which it was last made pushed or polled
   acknowledged_epoch bigint,                       -- stream epoch in which it was acknowledged (U4)
@@ -147,7 +147,9 @@ create table fenceline.subscription (
   constraint nothing_issued_after_close check (close_ordinal is null or close_ordinal = issued_ordinal),
   constraint pushed_has_a_shard check (not pushed or shard is not null)
 ) with (fillfactor = 50);
-create index subscription_scope on fenceline.subscription (scope_id, subscription_id);
+-- The one index on a column that changes with every read. Without it each issue looks at every subscription of its scope:
+-- 200 ms at 50,000, against 30 % on the cost of issue and accept.
+create index subscription_due on fenceline.subscription (scope_id, due_at) where due_at is not null;
 create index subscription_unsettled on fenceline.subscription (scope_id)
   where lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN');
 create index subscription_tombstone_pending on fenceline.subscription (scope_id) where hidden_because = 'tombstone_pending';
