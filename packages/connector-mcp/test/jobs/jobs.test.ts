@@ -76,13 +76,14 @@ describe("a job from outside", () => {
 
 describe("a wake that was lost", () => {
   test("costs a moment, not the work: the reconciler finds what is due", async () => {
-    const { server, config, texts } = await servedNotes();
+    const { server, cast, config, texts } = await servedNotes();
     const queue = openQueue("read", config);
     await queue.pause();
 
     server.resources.set("note://a", "announced, and the job lost");
     server.notify.resourceUpdated("note://a");
-    await expect.poll(() => queue.count(), within).toBe(1);
+    const waiting = () => queue.getDeduplicationJobId(`${cast.source} ${cast.reader}`);
+    await expect.poll(waiting, within).not.toBeNull();
     await queue.obliterate({ force: true });
     await queue.resume();
 
