@@ -3,9 +3,11 @@ import { connectorError } from "../errors.js";
 import type { BoundedStore, EntryRef } from "./bounded-store.js";
 import { pause } from "./deadline.js";
 
-/** Groups claimed at once; one is the chunks of one part of one version. */
-const CLAIM = 100;
+/** Groups claimed at once; one is the chunks of one part of one version, often a single one. */
+const CLAIM = 500;
 const LEASE_MS = 30_000;
+/** Entries after which the ledger is told, so that a slow store makes headway within the lease whatever the groups' size. */
+const CONFIRM_AT_ENTRIES = 2_000;
 /** Waits before each further look at a store that still shows what it was told to delete. */
 const LOOK_AGAIN_AFTER_MS = [50, 200, 1_000];
 
@@ -35,13 +37,18 @@ export async function purgeStore(options: {
   while (!signal?.aborted) {
     const claims = await ledger.claimPurge({ store: name, limit: CLAIM, leaseMs: LEASE_MS });
     if (claims.length === 0) break;
-    const { gone, left, reappeared, failure } = await removeAndLook(store, claims, signal);
-    if (gone.length > 0) await ledger.confirmPurge(name, gone, { claim: "absent", reappeared });
-    groups += gone.length;
-    entries += entriesOf(gone).length;
-    if (failure) {
-      await ledger.releasePurge(name, left, failure.message);
-      return { groups, entries, failure };
+    let waiting: readonly PurgeClaim[] = claims;
+    while (waiting.length > 0) {
+      const slice = firstOf(waiting);
+      waiting = waiting.slice(slice.length);
+      const { gone, left, reappeared, failure } = await removeAndLook(store, slice, signal);
+      if (gone.length > 0) await ledger.confirmPurge(name, gone, { claim: "absent", reappeared });
+      groups += gone.length;
+      entries += entriesOf(gone).length;
+      if (failure) {
+        await ledger.releasePurge(name, [...left, ...waiting], failure.message);
+        return { groups, entries, failure };
+      }
     }
   }
   return { groups, entries };
@@ -86,6 +93,16 @@ async function removeAndLook(
       error instanceof FencelineError ? error : connectorError("store_failed", String(error), { cause: error });
     return { gone: without(claims, left), left, reappeared, failure };
   }
+}
+
+/** At least one group, and then as many as stay within {@link CONFIRM_AT_ENTRIES}. */
+function firstOf(claims: readonly PurgeClaim[]): readonly PurgeClaim[] {
+  let entries = 0;
+  const end = claims.findIndex((claim, position) => {
+    entries += claim.entries.length;
+    return position > 0 && entries > CONFIRM_AT_ENTRIES;
+  });
+  return end === -1 ? claims : claims.slice(0, end);
 }
 
 function without(claims: readonly PurgeClaim[], left: readonly PurgeClaim[]): PurgeClaim[] {

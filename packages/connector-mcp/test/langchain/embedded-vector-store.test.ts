@@ -70,6 +70,15 @@ describe("embedded vector store on PGlite", () => {
     expect(await storeOf("right").similaritySearch("card", 10)).toEqual([]);
   });
 
+  test("everything in a collection is listed, page by page", async () => {
+    const store = storeOf("listed");
+    const ids = Array.from({ length: 5 }, () => crypto.randomUUID()).sort();
+    await store.addDocuments(ids.map((id) => new Document({ id, pageContent: "card" })));
+    const first = await store.ids({ limit: 3 });
+    const second = await store.ids({ limit: 3, after: first.at(-1) as string });
+    expect([first, second]).toEqual([ids.slice(0, 3), ids.slice(3)]);
+  });
+
   test("a search is narrowed by source, uri and mimeType, whatever characters the values have", async () => {
     const store = storeOf("filter");
     const odd = "catalog://plans/'; drop table x; --\u0000";

@@ -10,6 +10,8 @@ import { KeyAssigningStore, MemoryStore } from "./memory-stores.js";
 class PurgeQueue implements Pick<RevocationLedger, "claimPurge" | "confirmPurge" | "releasePurge"> {
   readonly #waiting: PurgeClaim[] = [];
   readonly confirmed: number[] = [];
+  /** Groups of each confirmation. */
+  readonly confirmations: number[][] = [];
   readonly released: { groups: number[]; failure: string }[] = [];
 
   readonly reappeared: string[] = [];
@@ -28,6 +30,7 @@ class PurgeQueue implements Pick<RevocationLedger, "claimPurge" | "confirmPurge"
     { reappeared = [] }: { reappeared?: readonly string[] },
   ): Promise<void> {
     this.confirmed.push(...claims.map(({ groupId }) => groupId));
+    this.confirmations.push(claims.map(({ groupId }) => groupId));
     this.reappeared.push(...reappeared);
   }
 
@@ -70,6 +73,12 @@ describe("purging a store", () => {
     expect(await purge()).toEqual({ groups: 2, entries: 703 });
     expect(ledger.confirmed).toEqual([1, 2]);
     expect(await store.present([kept ?? ""])).toEqual([]);
+  });
+
+  test("the ledger is told as it goes, so that large groups make headway within a lease (P5)", async () => {
+    for (const [groupId, entries] of [1_500, 400, 100, 1, 2_500, 1].entries()) await written(groupId, entries);
+    expect(await purge()).toEqual({ groups: 6, entries: 4_502 });
+    expect(ledger.confirmations).toEqual([[0, 1, 2], [3], [4], [5]]);
   });
 
   test("what never reached the store is absent too (P3)", async () => {
