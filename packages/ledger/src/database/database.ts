@@ -97,7 +97,8 @@ export async function openDatabase(
       kind: "postgres",
       address: "pool",
       pool: address,
-      connectionOptions: address.options,
+      // A pool hides its password from enumeration, so that whoever spreads its options would lose it.
+      connectionOptions: { ...address.options, ...passwordOf(address.options) },
       ownsPool: false,
       connectTimeoutMs,
     });
@@ -135,6 +136,10 @@ export async function openDatabase(
     default:
       throw new FencelineError("address_invalid", `Unknown address ${parsed satisfies never}`);
   }
+}
+
+function passwordOf({ password }: pg.PoolOptions): Pick<pg.ClientConfig, "password"> {
+  return password === undefined ? {} : { password };
 }
 
 function createPool(connectionOptions: pg.ClientConfig, max: number, connectTimeoutMs: number): pg.Pool {

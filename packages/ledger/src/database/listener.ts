@@ -94,7 +94,6 @@ export class Listener {
     for (let wait = RECONNECT_FIRST_MS; ; wait = Math.min(wait * 2, RECONNECT_MOST_MS)) {
       const client = new pg.Client({
         ...this.#connectionOptions,
-        ...passwordOf(this.#connectionOptions),
         application_name: "fenceline listener",
         connectionTimeoutMillis: this.#connectTimeoutMs,
         keepAlive: true,
@@ -142,11 +141,6 @@ export class Listener {
       if (subscription.channel === channel) subscription.onPayload(payload);
     }
   }
-}
-
-/** A pool hides its password from enumeration, so a spread loses it. */
-function passwordOf({ password }: pg.ClientConfig): Pick<pg.ClientConfig, "password"> {
-  return password === undefined ? {} : { password };
 }
 
 async function rejectOn<T>(signal: AbortSignal, promise: Promise<T>): Promise<T> {

@@ -19,8 +19,6 @@ export interface PooledDatabaseOptions {
 
 const RETRY_FIRST_MS = 10;
 const RETRY_MOST_MS = 200;
-/** A connection unused for longer is looked at before it is used. */
-const IDLE_AFTER_MS = 20;
 
 /**
  * Plans of the ledger's functions are generic: planning anew for each batch costs more than it gains (0.75 against
@@ -36,8 +34,7 @@ export class PooledDatabase implements Database {
   readonly connectionOptions: pg.ClientConfig;
   readonly #options: PooledDatabaseOptions;
   readonly #pool: pg.Pool;
-  /** When each connection was last given back; those not in here are new. */
-  readonly #lastUsed = new WeakMap<pg.PoolClient, number>();
+  readonly #configured = new WeakSet<pg.PoolClient>();
   readonly #listener: Listener;
   #closing: Promise<void> | undefined;
 
@@ -80,10 +77,10 @@ export class PooledDatabase implements Database {
       await transaction.commit();
     } catch (error) {
       await transaction.rollback();
-      this.#giveBack(session);
+      session.release();
       throw error;
     }
-    this.#giveBack(session);
+    session.release();
     return value;
   }
 
@@ -127,10 +124,10 @@ export class PooledDatabase implements Database {
       const session = await this.#checkOut(deadline);
       try {
         const value = await step(session);
-        if (after === "release") this.#giveBack(session);
+        if (after === "release") session.release();
         return value;
       } catch (error) {
-        this.#giveBack(session);
+        session.release();
         const retry = error instanceof StatementNotRun || (after === "keep" && isConnectionLost(error));
         if (!retry) throw error;
         if (performance.now() + wait >= deadline) throw this.#unreachable(error);
@@ -145,7 +142,7 @@ export class PooledDatabase implements Database {
       try {
         const session = new Session(await withinDeadline(this.#pool.connect(), deadline), this.address);
         if (await this.#isUsable(session)) return session;
-        this.#giveBack(session);
+        session.release();
         continue;
       } catch (error) {
         if (!mayConnectLater(error) || performance.now() + wait >= deadline) throw this.#unreachable(error);
@@ -154,23 +151,17 @@ export class PooledDatabase implements Database {
     }
   }
 
-  /** Gives a new connection its settings, and finds out whether one that was idle has been lost meanwhile. */
+  /** Gives a new connection its settings, and finds out whether an older one has been lost meanwhile. */
   async #isUsable(session: Session): Promise<boolean> {
-    const lastUsed = this.#lastUsed.get(session.client);
-    if (lastUsed === undefined) {
+    if (!this.#configured.has(session.client)) {
+      this.#configured.add(session.client);
       // The embedded server is one session for all: it was given these settings when it started.
       if (this.#options.ownsPool && this.kind === "postgres") await session.configure(SESSION_SETTINGS);
-    } else if (performance.now() - lastUsed > IDLE_AFTER_MS) {
-      // The end of a connection may lie in this round of the event loop, still unread. One round later it is known, and
-      // the statement has not been sent: else it would count as one that may have run.
-      await nextRound();
     }
+    // The end of the connection may lie in this round of the event loop, still unread. One round later it is known, and
+    // the statement has not been sent; else it would count as one that may have run.
+    await nextRound();
     return !session.isLost;
-  }
-
-  #giveBack(session: Session): void {
-    this.#lastUsed.set(session.client, performance.now());
-    session.release();
   }
 
   #refuseWhenClosed(): void {

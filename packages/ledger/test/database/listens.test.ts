@@ -1,23 +1,39 @@
+import { describe, expect, test } from "vitest";
 import { Listens, listenStatementsIn } from "#src/database/embedded/listens.js";
-import { describe, expect, it } from "vitest";
 
-describe("LISTEN statements of one connection", () => {
-  it.each([
-    ["LISTEN jobs", "jobs"],
-    ['listen "Some ""Jobs"""', 'Some "Jobs"'],
-    ["-- a comment\n-- and one more (pg_notify('x'))\nLISTEN jobs;\n", "jobs"],
-    ["/* listen\n other */ listen jobs", "jobs"],
-    ["select 1; listen jobs", "jobs"],
-  ])("a LISTEN is found behind white space, comments and other statements: %j", (text, channel) => {
-    const listens = new Listens();
-    listens.apply(listenStatementsIn(text), ["LISTEN"], true);
-    expect(listens.has(channel)).toBe(true);
+const listen = (channel: string) => ({ kind: "LISTEN", channel }) as const;
+
+describe("LISTEN of one connection among those that share PGlite's session", () => {
+  test("is found in a query's text, whatever stands around it", () => {
+    expect(listenStatementsIn("-- a; listen no\nLISTEN Jobs;\n/* listen no */ unlisten *")).toEqual([
+      listen("jobs"),
+      { kind: "UNLISTEN", channel: undefined },
+    ]);
+    expect(listenStatementsIn(`select '; listen no'; listen "A ""b"" -- c"; select $x$; listen no$x$`)).toEqual([
+      listen('A "b" -- c'),
+    ]);
+    expect(listenStatementsIn("select listen from t")).toEqual([]);
   });
 
-  it("a LISTEN that was rolled back listens to nothing", () => {
+  test("takes effect at commit, and not after a rollback or an error", () => {
     const listens = new Listens();
-    listens.apply(listenStatementsIn("listen jobs"), ["LISTEN"], false);
-    listens.apply([], ["ROLLBACK"], true);
-    expect(listens.has("jobs")).toBe(false);
+    listens.apply([listen("a")], ["BEGIN", "LISTEN"], false);
+    expect(listens.has("a")).toBe(false);
+    listens.apply([], ["COMMIT"], true);
+    expect(listens.has("a")).toBe(true);
+    listens.apply([listen("b")], ["BEGIN", "LISTEN", "ROLLBACK"], true);
+    listens.apply([listen("c")], ["LISTEN", "ERROR"], true);
+    expect([...listens.channels]).toEqual(["a"]);
+    listens.apply([listen("d")], ["BEGIN", "SAVEPOINT", "LISTEN", "SAVEPOINT", "ROLLBACK"], false);
+    listens.apply([], ["COMMIT"], true);
+    expect([...listens.channels]).toEqual(["a", "d"]);
+  });
+
+  test("hears every channel when its text was not understood, and says when PGlite gave up a channel for all", () => {
+    const listens = new Listens();
+    expect(listens.apply([], ["LISTEN"], true)).toBe(false);
+    expect(listens.has("anything")).toBe(true);
+    expect(listens.apply([], ["DISCARD ALL"], true)).toBe(true);
+    expect(listens.has("anything")).toBe(false);
   });
 });

@@ -81,8 +81,10 @@ export class ClientConnection {
     this.#closed();
   }
 
-  destroy(): void {
-    this.#socket.destroy();
+  /** Ends the connection behind the last answer. */
+  finish(): void {
+    if (this.#state === "closed") return;
+    this.#socket.end();
     this.#closed();
   }
 
@@ -135,8 +137,7 @@ export class ClientConnection {
     const type = message[0];
     switch (type) {
       case FrontendType.terminate:
-        this.#socket.end();
-        this.#closed();
+        this.finish();
         return;
       case FrontendType.copyData:
       case FrontendType.copyDone:

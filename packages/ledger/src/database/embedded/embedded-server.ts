@@ -45,16 +45,24 @@ export class EmbeddedServer {
    * @throws {FencelineError} `address_in_use`, `directory_incompatible`, `database_unreachable`
    */
   static async open(directory: string, timeoutMs: number): Promise<EmbeddedServer> {
-    const server = new EmbeddedServer(createDirectory(directory));
     const deadline = performance.now() + timeoutMs;
-    for (;;) {
-      const follow = await server.#join();
-      if (follow) {
-        server.#running = server.#stayServed(follow);
-        return server;
+    try {
+      const server = new EmbeddedServer(embeddedDirectory(directory));
+      for (;;) {
+        const follow = await server.#join();
+        if (follow) {
+          server.#running = server.#stayServed(follow);
+          return server;
+        }
+        if (performance.now() >= deadline) throw server.#inUse(timeoutMs);
+        await delay(LOOK_AGAIN_MS);
       }
-      if (performance.now() >= deadline) throw server.#inUse(timeoutMs);
-      await delay(LOOK_AGAIN_MS);
+    } catch (cause) {
+      if (cause instanceof FencelineError) throw cause;
+      const reason = cause instanceof Error ? cause.message : String(cause);
+      throw new FencelineError("database_unreachable", `The directory ${directory} cannot be opened: ${reason}`, {
+        cause,
+      });
     }
   }
 
@@ -135,16 +143,5 @@ export class EmbeddedServer {
       "address_in_use",
       `${this.#directory.path} is held by ${who}, which did not answer within ${timeoutMs} ms. ${hint}`,
     );
-  }
-}
-
-function createDirectory(directory: string): EmbeddedDirectory {
-  try {
-    return embeddedDirectory(directory);
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new FencelineError("database_unreachable", `The directory ${directory} cannot be created: ${reason}`, {
-      cause,
-    });
   }
 }

@@ -1,11 +1,15 @@
 import { once } from "node:events";
 import { rmSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { FencelineError } from "../../errors.js";
 import { dataDirectoryIsComplete, type EmbeddedDirectory, prepareDataDirectory } from "./data-directory.js";
 import type { DirectoryLock } from "./directory-lock.js";
 import type { ServerThreadData, ServerThreadOrder, ServerThreadReport } from "./server-thread.js";
 import { makePrivateFolder, socketPathIn } from "./socket-folder.js";
+
+/** Creating a database takes 3 s on an idle machine, opening one 0.6 s; a busy machine may take many times that. */
+const START_MOST_MS = 60_000;
 
 /** The server while this process holds the directory: from taking the lock to giving it up. */
 export class HeldServer {
@@ -45,7 +49,7 @@ export class HeldServer {
       throw error;
     }
     const server = new HeldServer(worker, lock);
-    const report = await nextReport(worker);
+    const report = await nextReport(worker, START_MOST_MS);
     if (report?.state === "serving") {
       dataDirectoryIsComplete(directory);
       worker.unref();
@@ -53,7 +57,7 @@ export class HeldServer {
     }
     await worker.terminate();
     await server.ended;
-    const reason = report?.state === "failed" ? report.reason : "its thread ended";
+    const reason = report?.state === "failed" ? report.reason : `it ended, or did not serve within ${START_MOST_MS} ms`;
     throw new FencelineError(
       "database_unreachable",
       `The embedded database in ${directory.path} could not be opened: ${reason}`,
@@ -70,7 +74,7 @@ export class HeldServer {
     this.#worker.ref();
     const drained = nextReport(this.#worker);
     this.#order("drain");
-    await drained;
+    await Promise.race([drained, this.ended]);
     this.#lock.release();
     this.#order("disconnect");
     await this.ended;
@@ -90,14 +94,15 @@ function startThread(workerData: ServerThreadData): Worker {
   });
 }
 
-/** The next report of the thread; undefined when it ends or breaks instead. */
-async function nextReport(worker: Worker): Promise<ServerThreadReport | undefined> {
+/** The next report of the thread; undefined when it ends instead, or takes longer than it may. */
+async function nextReport(worker: Worker, withinMs?: number): Promise<ServerThreadReport | undefined> {
   const done = new AbortController();
   const signal = done.signal;
   try {
     return await Promise.race([
       once(worker, "message", { signal }).then(([report]) => report as ServerThreadReport),
       once(worker, "exit", { signal }).then(() => undefined),
+      ...(withinMs === undefined ? [] : [delay(withinMs, undefined, { signal })]),
     ]);
   } catch (error) {
     // `once` rejects on the thread's "error" event, whose reason the thread could not report itself.

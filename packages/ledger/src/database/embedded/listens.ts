@@ -1,19 +1,21 @@
-/** One LISTEN or UNLISTEN as it stood in a statement; no channel means every channel. */
+/** One LISTEN or UNLISTEN as it stood in a statement; no channel means every channel (UNLISTEN, or one not understood). */
 export interface ListenStatement {
   kind: "LISTEN" | "UNLISTEN";
   channel: string | undefined;
 }
 
-/** A statement may stand behind white space and comments: BullMQ's LISTEN does. */
-const LISTEN_STATEMENT =
-  /(?:^|;)(?:\s|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*(un)?listen\s+(?:"((?:[^"]|"")+)"|([\p{L}_][\p{L}\p{N}_$]*)|(\*))/giu;
+const LISTEN_STATEMENT = /(?:^|;)\s*(un)?listen\s+(?:"((?:[^"]|"")+)"|([\p{L}_][\p{L}\p{N}_$]*)|(\*))/giu;
+
+/** Comments (BullMQ puts one before its LISTEN), strings and quoted names, of which only the names matter here. */
+const NOT_CODE = /--[^\n]*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|\$(\w*)\$[\s\S]*?\$\1\$|"(?:[^"]|"")*"/g;
 
 /**
  * Finds LISTEN and UNLISTEN in the text of a query. It only has to be right for statements that were run, since the
  * caller matches them with the command tags the database answered.
  */
 export function listenStatementsIn(text: string): ListenStatement[] {
-  return [...text.matchAll(LISTEN_STATEMENT)].map(([, un, quoted, plain]) => ({
+  const code = text.replace(NOT_CODE, (found) => (found.startsWith('"') ? found : " "));
+  return [...code.matchAll(LISTEN_STATEMENT)].map(([, un, quoted, plain]) => ({
     kind: un ? "UNLISTEN" : "LISTEN",
     channel: quoted?.replaceAll('""', '"') ?? plain?.toLowerCase(),
   }));
@@ -24,11 +26,13 @@ export function listenStatementsIn(text: string): ListenStatement[] {
  * who asked for what. Like the database, it lets a LISTEN take effect at commit.
  */
 export class Listens {
-  #channels = new Set<string>();
+  readonly #channels = new Set<string>();
+  /** Set by a LISTEN whose channel could not be read off its text: better to hear too much than to be deaf. */
+  #everyChannel = false;
   #pending: ListenStatement[] = [];
 
   has(channel: string): boolean {
-    return this.#channels.has(channel);
+    return this.#everyChannel || this.#channels.has(channel);
   }
 
   get channels(): Iterable<string> {
@@ -51,7 +55,8 @@ export class Listens {
         case "LISTEN":
         case "UNLISTEN": {
           const index = unused.findIndex(({ kind }) => kind === tag);
-          this.#pending.push(...unused.splice(0, index + 1).slice(-1));
+          const [statement] = unused.splice(0, index + 1).slice(-1);
+          this.#pending.push(statement ?? { kind: tag, channel: undefined });
           break;
         }
         case "DISCARD ALL":
@@ -72,12 +77,15 @@ export class Listens {
     let gaveUp = false;
     for (const { kind, channel } of statements) {
       if (kind === "LISTEN") {
-        if (channel !== undefined) this.#channels.add(channel);
+        if (channel === undefined) this.#everyChannel = true;
+        else this.#channels.add(channel);
         continue;
       }
       gaveUp = true;
-      if (channel === undefined) this.#channels.clear();
-      else this.#channels.delete(channel);
+      if (channel === undefined) {
+        this.#channels.clear();
+        this.#everyChannel = false;
+      } else this.#channels.delete(channel);
     }
     return gaveUp;
   }

@@ -42,7 +42,7 @@ try {
         report({ state: "drained" });
         return;
       case "disconnect":
-        server.disconnect();
+        await server.disconnect();
         process.exit();
     }
   });

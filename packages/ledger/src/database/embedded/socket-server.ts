@@ -1,4 +1,5 @@
-import { createServer, type Server } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import { ClientConnection } from "./client-connection.js";
 import type { Engine } from "./engine.js";
 import { Turns } from "./turns.js";
@@ -6,11 +7,22 @@ import { Turns } from "./turns.js";
 /** A transaction blocks every other client, so one that does nothing for this long is rolled back. */
 export const IDLE_IN_TRANSACTION_MS = 5_000;
 
-/** Serves PGlite over a Unix socket, to any number of ordinary PostgreSQL clients. */
+/** How long clients may take to read their last answers when the server ends. */
+const READ_REST_MS = 1_000;
+
+/**
+ * Serves PGlite over a Unix socket, to any number of ordinary PostgreSQL clients.
+ *
+ * They share one session, and that shows: settings (`set`), advisory locks of session kind, temporary tables and named
+ * prepared statements are everybody's, and two clients that prepare a statement of the same name collide; `search_path` and
+ * other options of the startup packet are ignored; `statement_timeout` and cancel requests have no effect; COPY FROM STDIN
+ * is refused. LISTEN is kept apart per connection.
+ */
 export class SocketServer {
   readonly #engine: Engine;
   readonly #server: Server;
   readonly #connections = new Set<ClientConnection>();
+  readonly #sockets = new Set<Socket>();
   readonly #turns: Turns;
   #lastProcessId = 0;
 
@@ -27,6 +39,8 @@ export class SocketServer {
         },
       });
       this.#connections.add(connection);
+      this.#sockets.add(socket);
+      socket.once("close", () => this.#sockets.delete(socket));
     });
   }
 
@@ -48,8 +62,11 @@ export class SocketServer {
     await this.#engine.close();
   }
 
-  /** Ends the connections: whoever waits for the successor sees it by this. */
-  disconnect(): void {
-    for (const connection of [...this.#connections]) connection.destroy();
+  /** Ends the connections, once what was answered has been read: whoever waits for the successor sees it by this. */
+  async disconnect(): Promise<void> {
+    for (const connection of [...this.#connections]) connection.finish();
+    for (const left = performance.now() + READ_REST_MS; this.#sockets.size > 0 && performance.now() < left; ) {
+      await delay(5);
+    }
   }
 }
