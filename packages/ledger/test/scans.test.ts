@@ -191,6 +191,13 @@ describeLedger("scans and the catalogue", (ledger) => {
     expect((await ledger.heldRemovals()).filter(({ source }) => source === session.source)).toEqual([]);
   });
 
+  test("two spellings of one key that are described alike are one resource (F10)", async () => {
+    const session = await openSession(ledger);
+    const uris = ["catalog://a%7eb", "catalog://a~b"];
+    expect(await publish(ledger, session, uris)).toMatchObject({ resources: 1, discovered: 1 });
+    expect(await lifecycles(session)).toEqual({ "catalog://a%7eb": "DISCOVERED" });
+  });
+
   test("two spellings of one key with different descriptions are not served until a settled scan clears them (F10)", async () => {
     const session = await openSession(ledger);
     const spelled = async (entries: readonly [uri: string, title: string][]) => {

@@ -83,6 +83,19 @@ describeLedger("sessions", (ledger) => {
     expect(await ledger.heartbeat(session)).toBe("held");
   });
 
+  test("what an earlier session left in flight is read again at once by the next one (F9)", async () => {
+    const source = await newSource();
+    const old = await opened(source, "a");
+    const [id] = (await activate(ledger, old, [URI], "polled")) as [number];
+    await issueOne(ledger, old);
+    await ledger.endSession(old);
+    const session = await opened(source, "b");
+    await ledger.activateSubscriptions(session, { shard: 0, pushed: [], polled: [id] });
+    expect(await ledger.millisecondsToNextRead(session)).toBe(0);
+    expect(await issueOne(ledger, session)).toMatchObject({ ordinal: 2 });
+    expect((await receipts(ledger, session, id)).at(-1)).toBe("lost");
+  });
+
   test("past its lease and not taken over, a holder begins nothing, but what it read inside the lease is accepted", async () => {
     const session = await opened(await newSource(), "a");
     await activate(ledger, session, [URI]);

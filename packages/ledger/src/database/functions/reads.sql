@@ -2,9 +2,12 @@
 -- flight (U5): issued_ordinal > settled_ordinal and its lease stands. Once the lease has ended the next ordinal may be issued;
 -- the earlier answer is still taken if it comes first, and is stale after the later one (F4).
 
--- Whether a read is out whose lease stands.
-create or replace function fenceline.in_flight(s fenceline.subscription, p_now timestamptz) returns boolean language sql immutable as $$
-  select s.issued_ordinal > s.settled_ordinal and coalesce(s.claim_until > p_now, false)
+-- Whether the answer of a read is waited for: its lease stands, and nobody took over since, from whom it would not be accepted.
+create or replace function fenceline.in_flight(s fenceline.subscription, c fenceline.policy_scope, p_now timestamptz)
+returns boolean language sql stable as $$
+  select s.issued_ordinal > s.settled_ordinal and coalesce(s.claim_until > p_now, false) and exists (
+    select 1 from fenceline.read r
+    where r.subscription_id = s.subscription_id and r.ordinal = s.issued_ordinal and r.session_generation = c.session_generation)
 $$;
 
 -- The due time of a subscription that something makes due at p_at. While a read is in flight it stays before the end of the
@@ -29,7 +32,7 @@ begin
   return array(
     select s.subscription_id
     from fenceline.subscription s join fenceline.policy_scope c on c.scope_id = s.scope_id
-    where s.scope_id = p_scope and s.due_at <= p_now and not fenceline.in_flight(s, p_now) and fenceline.may_be_read(s, c)
+    where s.scope_id = p_scope and s.due_at <= p_now and not fenceline.in_flight(s, c, p_now) and fenceline.may_be_read(s, c)
     order by s.due_at limit p_limit);
 end $$;
 
@@ -95,7 +98,7 @@ begin
       join fenceline.policy_scope c on c.scope_id = s.scope_id
       left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard
       where s.subscription_id = any (p_subscriptions) and s.scope_id = p_scope and fenceline.may_be_read(s, c)
-        and not fenceline.in_flight(s, p_now) and (p_reason is not null or s.due_at <= p_now)),
+        and not fenceline.in_flight(s, c, p_now) and (p_reason is not null or s.due_at <= p_now)),
     issued as (
       update fenceline.subscription s
       set issued_ordinal = s.issued_ordinal + 1,
@@ -132,11 +135,11 @@ begin
   select * into v_scope from fenceline.policy_scope where scope_id = p_scope;
   select s.due_at into v_due from fenceline.subscription s
   where s.scope_id = p_scope and s.due_at is not null
-    and not fenceline.in_flight(s, v_now) and fenceline.may_be_read(s, v_scope)
+    and not fenceline.in_flight(s, v_scope, v_now) and fenceline.may_be_read(s, v_scope)
   order by s.due_at limit 1;
   select least(v_due, min(s.claim_until)) into v_due from fenceline.subscription s
   where s.scope_id = p_scope and s.due_at < coalesce(v_due, 'infinity')
-    and fenceline.in_flight(s, v_now) and fenceline.may_be_read(s, v_scope);
+    and fenceline.in_flight(s, v_scope, v_now) and fenceline.may_be_read(s, v_scope);
   if v_due is null then return null; end if;
   v_due := greatest(v_due, v_scope.suspended_at + fenceline.milliseconds(p_suspended_retry_ms));
   return ceil(greatest(0, extract(epoch from v_due - v_now) * 1000));
@@ -179,7 +182,7 @@ begin
     select i.*, s.resource_id, s.generation, s.listed_scan_id, c.subject_id, c.policy_epoch,
       r.issued_at, r.notification_number, r.stream_epoch,
       s.digest = i.digest and s.digest_generation = s.generation as same,
-      s.notification_number = r.notification_number and (not s.pushed or r.stream_epoch is not distinct from t.epoch) as current,
+      s.notification_number = r.notification_number and (not s.pushed or coalesce(r.stream_epoch = t.epoch, false)) as current,
       case
         when r.ordinal is null or r.request_id <> i.request_id or r.settled_as is not null then 'not_issued'
         when s.lifecycle in ('UNSUBSCRIBING', 'CLOSED', 'UNSUBSCRIBE_UNKNOWN') then 'stale_after_close'

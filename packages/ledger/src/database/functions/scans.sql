@@ -14,7 +14,7 @@ begin
   return v_scan;
 end $$;
 
--- Deletes a batch of entries of scans before the last two, which a publication may still need.
+-- Deletes a batch of entries, and the pages, of scans before the last two, which a publication may still need.
 --   → entries deleted
 create or replace function fenceline.forget_scan_entries(p_scope int, p_limit int) returns int language plpgsql volatile as $$
 declare
@@ -29,10 +29,14 @@ begin
     join fenceline.scan_entry o on o.scan_id = old.scan_id
     limit p_limit);
   get diagnostics v_deleted = row_count;
+  delete from fenceline.scan_page p
+  where p.scan_id in (
+    select x.scan_id from fenceline.scan x where x.scope_id = p_scope order by x.scan_id desc offset 2);
   return v_deleted;
 end $$;
 
--- Adds one page; entries of one key are merged, and are ambiguous if their descriptors differ (F10).
+-- Adds one page; entries of one key are merged. Two spellings that are described differently are taken to differ in content, which
+-- only reading both would tell (F10).
 --   p_uris …  parallel; the resources exist (ensure_resources)
 --   → 'recorded' | 'session_lost' | 'scan_ended'
 create or replace function fenceline.record_scan_page(
@@ -47,21 +51,27 @@ begin
   perform 1 from fenceline.scan x
   where x.scan_id = p_scan and x.scope_id = p_scope and x.session_generation = p_generation and x.ended_at is null for update;
   if not found then return 'scan_ended'; end if;
-  with listed as (
-    select distinct on (r.resource_id) r.resource_id, i.uri, i.name, i.title, i.mime_type, i.descriptor_digest,
-      min(encode(i.descriptor_digest, 'hex')) over same_key <> max(encode(i.descriptor_digest, 'hex')) over same_key as ambiguous
+  with page as (
+    select r.resource_id, i.*,
+      i.uri <> first_value(i.uri) over same_key
+        and (i.name, i.title, i.mime_type) is distinct from
+          (first_value(i.name) over same_key, first_value(i.title) over same_key, first_value(i.mime_type) over same_key) as ambiguous
     from unnest(p_uris, p_key_digests, p_names, p_titles, p_mime_types, p_descriptor_digests)
       with ordinality as i (uri, key_digest, name, title, mime_type, descriptor_digest, place)
     join fenceline.resource r on r.source_id = p_source and r.key_digest = i.key_digest
-    window same_key as (partition by r.resource_id)
-    order by r.resource_id, i.place),
-  -- Two pages may list one key: the first spelling stays, a differing descriptor is noted.
+    window same_key as (partition by r.resource_id order by i.place)),
+  listed as (
+    select distinct on (p.resource_id) p.resource_id, p.uri, p.name, p.title, p.mime_type, p.descriptor_digest,
+      bool_or(p.ambiguous) over (partition by p.resource_id) as ambiguous
+    from page p order by p.resource_id, p.place),
+  -- Two pages may list one key: the first spelling stays.
   written as (
     insert into fenceline.scan_entry as e
       (scan_id, resource_id, uri, name, title, mime_type, descriptor_digest, ambiguous)
     select p_scan, l.resource_id, l.uri, l.name, l.title, l.mime_type, l.descriptor_digest, l.ambiguous from listed l
     on conflict (scan_id, resource_id) do update
-    set ambiguous = e.ambiguous or excluded.ambiguous or e.descriptor_digest <> excluded.descriptor_digest
+    set ambiguous = e.ambiguous or excluded.ambiguous or e.uri <> excluded.uri
+      and (e.name, e.title, e.mime_type) is distinct from (excluded.name, excluded.title, excluded.mime_type)
     returning (xmax = 0) as added)
   select count(*) filter (where added) into v_added from written;
   insert into fenceline.scan_page (scan_id, page, cursor_digest, entries)

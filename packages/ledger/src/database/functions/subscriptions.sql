@@ -95,13 +95,15 @@ begin
         else fenceline.due_by(s, v_now) end
     from fenceline.stream t
     where t.scope_id = p_scope and t.shard = p_shard and s.scope_id = p_scope and s.subscription_id = any (p_pushed)
-      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE')
+      and s.lifecycle in ('SUBSCRIBING', 'ACTIVE')
     returning s.subscription_id, s.generation),
   polled as (
     update fenceline.subscription s
     set lifecycle = 'ACTIVE', session_generation = p_generation, pushed = false, shard = null, acknowledged_epoch = null,
-      due_at = case when s.lifecycle = 'ACTIVE' and not s.pushed then s.due_at else fenceline.due_by(s, v_now) end
-    where s.scope_id = p_scope and s.subscription_id = any (p_polled) and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE')
+      -- What an earlier session left in flight is not waited for.
+      due_at = case when s.lifecycle = 'ACTIVE' and not s.pushed and s.issued_ordinal = s.settled_ordinal then s.due_at
+        else fenceline.due_by(s, v_now) end
+    where s.scope_id = p_scope and s.subscription_id = any (p_polled) and s.lifecycle in ('SUBSCRIBING', 'ACTIVE')
     returning s.subscription_id, s.generation)
   insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
   select p_scope, subscription_id, 'activated', jsonb_build_object('mode', 'pushed', 'generation', generation), v_now from activated

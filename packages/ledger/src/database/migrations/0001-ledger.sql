@@ -239,7 +239,7 @@ create table fenceline.scan_entry (
   title text,
   mime_type text,
   descriptor_digest bytea not null,
-  ambiguous boolean not null default false,        -- two spellings with different descriptors met in one key (F10)
+  ambiguous boolean not null default false,        -- two spellings, described differently, met in one key (F10)
   primary key (scan_id, resource_id)
 );
 
