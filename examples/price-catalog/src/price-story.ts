@@ -30,7 +30,7 @@ export async function priceStory(story: Story, options: { readonly progress: boo
 }
 
 function configOf(catalog: PriceCatalog) {
-  const tiersOfBob = ["basic", "starter", "team", "pro"];
+  const tiersOfBob = ["basic", "team", "business", "scale"];
   return {
     mcpServers: {
       catalog: { url: catalog.url, headers: { Authorization: `Bearer ${catalog.token}` }, reader: "svc:rag" },
@@ -131,10 +131,15 @@ async function tell(story: Story, catalog: PriceCatalog, house: House): Promise<
   });
   await pool.idle({ timeoutMs: 30_000 });
 
-  await story.step("bob asks for an enterprise plan: nothing; alice gets it", { bob: 0, alice: true }, async () => ({
-    bob: (await enterprisePlans(current, BOB)).length,
-    alice: (await enterprisePlans(current, ALICE)).includes(ENTERPRISE),
-  }));
+  await story.step(
+    "bob, who may see the other plans, asks for an enterprise plan: nothing; alice gets it",
+    { bob: 0, bobOnBasic: "price=140", alice: true },
+    async () => ({
+      bob: (await enterprisePlans(current, BOB)).length,
+      bobOnBasic: await priceOf(current, BASIC, QUESTION, BOB),
+      alice: (await enterprisePlans(current, ALICE)).includes(ENTERPRISE),
+    }),
+  );
 
   await story.step(
     "trace of one entry tells where it came from",
