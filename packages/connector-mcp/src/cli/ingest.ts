@@ -1,5 +1,4 @@
 import type { Command } from "commander";
-import { startWorkers } from "../jobs/worker-pool.js";
 import type { SourceStats } from "../jobs/worker-pool-options.js";
 import {
   type CommandContext,
@@ -27,6 +26,7 @@ export function ingestCommand(): Command {
 
 async function ingest({ config, ledger, logger, json, progress }: CommandContext, timeoutMs: number): Promise<boolean> {
   const bar = progress ? new ProgressBar() : undefined;
+  const { startWorkers } = await import("../jobs/worker-pool.js");
   const pool = await startWorkers({ ledger, config, logger, mode: "once", ...(bar && { onProgress: bar.update }) });
   try {
     const end = await pool.idle({ timeoutMs });

@@ -11,6 +11,8 @@ import { traceCommand } from "./trace.js";
 import { verifyCommand } from "./verify.js";
 import { workerCommand } from "./worker.js";
 
+// Commands load what they work with when they run: LangChain, BullMQ and the MCP SDK take longer to load than `status` takes.
+
 /** Done, failed, wrong usage or configuration. */
 const exitCodes = { done: 0, failed: 1, usage: 2 } as const;
 

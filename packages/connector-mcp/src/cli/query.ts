@@ -1,6 +1,5 @@
 import type { Command } from "commander";
 import { InvalidArgumentError } from "commander";
-import { openIndex } from "../jobs/configured-indexes.js";
 import { type CommonOptions, fencelineCommand, printAnswer, withContext } from "./command-context.js";
 
 interface QueryOptions extends CommonOptions {
@@ -19,6 +18,7 @@ export function queryCommand(): Command {
     .option("--k <count>", "answers at most", parseCount, 4)
     .action((text: string, options: QueryOptions) =>
       withContext(options, async ({ config, ledger, json }) => {
+        const { openIndex } = await import("../jobs/configured-indexes.js");
         const index = await openIndex({ config, ledger, ...(options.index !== undefined && { name: options.index }) });
         try {
           const answer = await index

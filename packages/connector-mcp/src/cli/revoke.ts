@@ -1,6 +1,5 @@
 import type { Ledger, RevocationRequest, RevocationRole, RevocationStatus } from "@fenceline/ledger";
 import { type Command, Option } from "commander";
-import { startWorkers } from "../jobs/worker-pool.js";
 import {
   type CommandContext,
   type CommonOptions,
@@ -69,6 +68,7 @@ async function purged(
   timeoutMs: number,
 ): Promise<RevocationStatus> {
   const bar = progress ? new ProgressBar() : undefined;
+  const { startWorkers } = await import("../jobs/worker-pool.js");
   const pool = await startWorkers({
     ledger,
     config,

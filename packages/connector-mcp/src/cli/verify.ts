@@ -1,6 +1,5 @@
 import type { Invariant } from "@fenceline/ledger";
 import type { Command } from "commander";
-import { openIndex } from "../jobs/configured-indexes.js";
 import type { StoreComparison } from "../langchain/store-comparison.js";
 import {
   type CommandContext,
@@ -34,6 +33,7 @@ export function verifyCommand(): Command {
 
 /** One row per index; a store that does not answer keeps the others from nothing. */
 async function compareStores({ config, ledger }: CommandContext): Promise<ComparedStore[]> {
+  const { openIndex } = await import("../jobs/configured-indexes.js");
   const compared: ComparedStore[] = [];
   for (const name of Object.keys(config.indexes)) {
     try {

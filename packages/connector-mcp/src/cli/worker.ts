@@ -1,6 +1,5 @@
 import type { Command } from "commander";
 import { pino } from "pino";
-import { startWorkers } from "../jobs/worker-pool.js";
 import { type CommonOptions, fencelineCommand, printAnswer, untilAskedToStop, withContext } from "./command-context.js";
 
 /** `fenceline worker`: stays, holds subscriptions, shares the work with every other worker on the ledger. */
@@ -12,6 +11,7 @@ export function workerCommand(): Command {
         const stop = untilAskedToStop();
         const level = options.verbose === true ? "debug" : "info";
         const logger = pino({ name: "fenceline", level }, pino.destination({ fd: 2, sync: true }));
+        const { startWorkers } = await import("../jobs/worker-pool.js");
         const pool = await startWorkers({ ledger, config, logger });
         try {
           logger.info({ owner: pool.owner, ledger: ledger.address }, "worker ready");
