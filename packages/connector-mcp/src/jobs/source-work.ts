@@ -82,6 +82,7 @@ export class SourceWork {
   }
 
   drainReads(): Promise<DrainEnd> {
+    this.#reads.nudge();
     return this.#draining.run();
   }
 
