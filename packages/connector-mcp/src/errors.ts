@@ -17,7 +17,7 @@ import { FencelineError } from "@fenceline/ledger";
  * | `response_too_large` | an answer exceeds `maxMessageBytes` | raise the limit, or leave the resource out |
  * | `response_invalid` | an answer does not fit the protocol's schema | report it to the server's author |
  * | `after_connect_failed` | a tool named in `afterConnect` is missing or answered with an error | correct the tool's name or arguments |
- * | `config_missing` | there is no configuration file | write one (`fenceline init`), or name it with `--config` |
+ * | `config_missing` | there is no configuration file | write one, or name it with `--config` |
  * | `config_invalid` | the configuration has wrong fields; the message names each | correct the named fields |
  * | `queue_unreachable` | the queue's Redis or PostgreSQL does not answer | check address, network and credentials |
  * | `job_payload_invalid` | a job's data does not fit the queue's published schema | correct the program that added the job |

@@ -37,7 +37,7 @@ export async function withContext<Result>(
 ): Promise<Result> {
   const config = await loadConfig(options.config);
   const logger = pino(
-    { name: "fenceline", level: options.verbose === true ? "debug" : "warn" },
+    { name: "fenceline", level: options.verbose === true ? "debug" : "error" },
     pino.destination({ fd: 2, sync: true }),
   );
   const ledger = await openLedger(
@@ -52,11 +52,11 @@ export async function withContext<Result>(
   }
 }
 
-/** Prints the answer: the document as JSON, or the lines a person reads. */
+/** Prints the answer: the document as JSON, where what is not known is `null`, or the lines a person reads. */
 export function printAnswer(json: boolean, document: unknown, lines: () => readonly string[]): void {
   process.stdout.write(
     json
-      ? `${JSON.stringify(document, null, 2)}\n`
+      ? `${JSON.stringify(document, (_, value) => value ?? null, 2)}\n`
       : lines()
           .map((line) => `${line}\n`)
           .join(""),

@@ -33,7 +33,7 @@ async function ingest({ config, ledger, logger, json, progress }: CommandContext
     bar?.stop();
     const { sources } = pool.stats();
     const ok = end === "idle" && sources.every(isComplete);
-    printAnswer(json, { ok, sources }, () => [
+    printAnswer(json, { ok, sources: sources.map(documentOf) }, () => [
       ...sources.flatMap(describeSource),
       ...(end === "timed_out" ? ["gave up: some work is left; run it again, or see `fenceline status`"] : []),
     ]);
@@ -42,6 +42,10 @@ async function ingest({ config, ledger, logger, json, progress }: CommandContext
     bar?.stop();
     await pool.close();
   }
+}
+
+function documentOf(source: SourceStats) {
+  return { ...source, problems: source.problems.map(({ uri, code, message }) => ({ uri, code, message })) };
 }
 
 /** A source whose catalogue could not be had, or with resources that could not be read, is not complete. */

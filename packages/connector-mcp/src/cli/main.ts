@@ -19,7 +19,7 @@ const exitCodes = { done: 0, failed: 1, usage: 2 } as const;
 /** Errors that mean the command was asked for wrongly rather than that it failed. */
 const usageErrors = new Set([
   "config_invalid",
-  "config_not_found",
+  "config_missing",
   "address_invalid",
   "schema_invalid_name",
   "uri_invalid",

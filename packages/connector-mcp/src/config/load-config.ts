@@ -46,7 +46,11 @@ async function readJson(file: string): Promise<unknown> {
   try {
     text = await readFile(file, "utf8");
   } catch (cause) {
-    throw connectorError("config_missing", `No configuration at ${file}. Create one with: fenceline init`, { cause });
+    throw connectorError(
+      "config_missing",
+      `There is no configuration at ${file}: write one, or name it with --config.`,
+      { cause },
+    );
   }
   try {
     return JSON.parse(text);
