@@ -3,6 +3,9 @@
 -- 1. All or nothing per version: a group it builds on that is no longer there refuses the whole version.
 -- 2. Attaching to a PRESENT group and purging it both hold the group's row; whoever comes second sees what the first did.
 -- 3. CURRENT edges of a subscription in an index stand at the ordinal confirmed last.
+--
+-- Like every function that is called often, it plans without sequential scans: a plan is made once, mostly while the tables
+-- are small, and one kept from then took 30 ms per 60,000 entries at each confirm.
 
 -- Confirms versions in an index.
 --   p_index                                           the index
@@ -19,7 +22,7 @@ create or replace function fenceline.confirm_versions(
   p_index int, p_subscriptions bigint[], p_ordinals bigint[], p_tokens uuid[],
   p_written bigint[], p_written_for bigint[], p_written_parts bigint[], p_reused bigint[], p_reused_for bigint[]
 ) returns table (subscription_id bigint, outcome text)
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   v_outcomes text[];

@@ -89,7 +89,7 @@ $$;
 create or replace function fenceline.claim_index_work(p_index int, p_limit int, p_lease_ms bigint)
 returns table (claim_token uuid, subscription_id bigint, ordinal bigint, source text, reader text, uri text, name text,
                title text, mime_type text, parts json, present json)
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   v_token uuid := gen_random_uuid();
@@ -164,7 +164,7 @@ create or replace function fenceline.record_intents(
   p_index int, p_lease_ms bigint, p_subscriptions bigint[], p_ordinals bigint[], p_tokens uuid[], p_parts bigint[],
   p_digests bytea[], p_digest_of int[]
 ) returns table (intent int, group_id bigint, entry_numbers bigint[])
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
   perform fenceline.fence_scopes_of(p_subscriptions);

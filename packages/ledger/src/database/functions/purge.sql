@@ -12,7 +12,7 @@
 -- without a token is a group that somebody attached to meanwhile: it stays, and revocations no longer wait for it.
 create or replace function fenceline.claim_purge(p_store text, p_limit int, p_lease_ms bigint)
 returns table (group_id bigint, claim_token uuid, index_id int, swept_before boolean, entries json)
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := fenceline.now();
@@ -69,7 +69,7 @@ $$;
 create or replace function fenceline.confirm_purge(
   p_store text, p_groups bigint[], p_tokens uuid[], p_claim text, p_reappeared bigint[]
 ) returns void
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
   v_now timestamptz := fenceline.now();
   v_revocations bigint[];

@@ -104,7 +104,7 @@ $$;
 -- One batch of a revocation: at most p_limit covered resources, in the order of their keys, of one source.
 -- Result: `more` or `done` (also when it was lifted, or does not exist).
 create or replace function fenceline.advance_revocation(p_revocation bigint, p_limit int) returns text
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
   v fenceline.revocation;
   v_source int;
