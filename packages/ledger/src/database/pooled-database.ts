@@ -158,8 +158,9 @@ export class PooledDatabase implements Database {
       // The embedded server is one session for all: it was given these settings when it started.
       if (this.#options.ownsPool && this.kind === "postgres") await session.configure(SESSION_SETTINGS);
     }
-    // The end of the connection may lie in this round of the event loop, still unread. One round later it is known, and
-    // the statement has not been sent; else it would count as one that may have run.
+    // The end of the connection may lie in this round of the event loop, still unread. It is read in this one, `pg` hears of
+    // it (the socket's "close") before the next, and the statement has not been sent; else it might have been run.
+    await nextRound();
     await nextRound();
     return !session.isLost;
   }
