@@ -7,7 +7,7 @@ import { denialLookupTexts, grantLookupTexts } from "./uri-scope.js";
 export const EVERY_SOURCE = 0;
 
 /** What the table `resource` holds about a URI besides its id: computed here, so that SQL never parses a URI. */
-export interface ResourceRow {
+interface ResourceRow {
   readonly resourceKey: string;
   /** SHA-256 of `resourceKey`; the unique key together with the source. */
   readonly keyDigest: Buffer;
@@ -18,7 +18,7 @@ export interface ResourceRow {
 }
 
 /** The row of a URI in a source (F10). Equal rows for any two spellings with one resource key. */
-export function resourceRow(sourceId: number, uri: string): ResourceRow {
+function resourceRow(sourceId: number, uri: string): ResourceRow {
   const key = resourceKey(uri);
   const denialTexts = denialLookupTexts(uri);
   return {

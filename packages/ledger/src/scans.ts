@@ -112,7 +112,7 @@ export interface HeldRemoval {
 const PUBLISH_BATCH = 500;
 const FORGET_BATCH = 10_000;
 
-/** Discovery; see `ScanLedger`. The rules are in `functions/scans.sql`. */
+/** Discovery; see `ScanLedger`. The rules are in `functions/scans.sql` and `functions/catalog.sql`. */
 export function scanLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): ScanLedger {
   return {
     async beginScan(session) {

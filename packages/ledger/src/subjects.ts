@@ -1,13 +1,6 @@
 import type { Queryable } from "./database/database.js";
 import { FencelineError } from "./errors.js";
 
-/** One source under one subject: the unit of the scope fence. */
-export interface PolicyScope {
-  readonly scopeId: number;
-  readonly sourceId: number;
-  readonly subjectId: number;
-}
-
 /**
  * The id of a registered source.
  *
@@ -19,14 +12,6 @@ export async function sourceIdOf(database: Queryable, source: string): Promise<n
   ]);
   if (row === undefined) throw unknownSource(source);
   return row.source_id;
-}
-
-/** The id of a subject (a reader or an audience), created where it is new. */
-export async function ensureSubject(database: Queryable, subject: string): Promise<number> {
-  const [row] = await database.query<{ subject_id: number }>("select fenceline.ensure_subject($1) as subject_id", [
-    subject,
-  ]);
-  return row?.subject_id as number;
 }
 
 export function unknownSource(source: string): FencelineError {

@@ -1,0 +1,286 @@
+-- The catalogue (S4 to S8): what two successive complete scans agree on is published in batches, and only the last step names
+-- it the catalogue and removes anything. An interrupted publication is begun again from its scans.
+
+-- Whether two scans may be published. Asked before the batches and again, under the fence, by the last step.
+--   p_agreeing  false: for an unsettled publication, which needs two complete scans and nothing more (S4)
+--   → 'agreed' | 'differing' | 'list_changed' | 'incomplete' | 'session_lost'
+create or replace function fenceline.compare_scans(
+  p_scope int, p_generation bigint, p_first bigint, p_second bigint, p_agreeing boolean
+) returns text language plpgsql volatile as $$
+declare
+  v_first fenceline.scan;
+  v_second fenceline.scan;
+begin
+  perform fenceline.fence_shared(p_scope);
+  if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
+  select * into v_first from fenceline.scan where scan_id = p_first and scope_id = p_scope;
+  select * into v_second from fenceline.scan where scan_id = p_second and scope_id = p_scope;
+  -- A proven snapshot needs no second scan; `list_changed` says that it is no longer the newest, not that it was none.
+  if p_first = p_second then
+    return case when v_second.verdict = 'SNAPSHOT_PROVEN' and v_second.session_generation = p_generation then 'agreed'
+      else 'incomplete' end;
+  end if;
+  -- Two scans are successive if the second began after the first ended, both in this session, and no other between them.
+  if v_first.set_digest is null or v_second.set_digest is null
+    or v_first.session_generation <> p_generation or v_second.session_generation <> p_generation
+    or v_second.scan_id <= v_first.scan_id or v_second.started_at < v_first.ended_at
+    or exists (
+      select 1 from fenceline.scan x
+      where x.scope_id = p_scope and x.scan_id > p_first and x.scan_id < p_second and x.verdict is distinct from 'INCOMPLETE')
+  then
+    return 'incomplete';
+  end if;
+  if not p_agreeing then return 'agreed'; end if;
+  if exists (
+    select 1 from fenceline.policy_scope c
+    where c.scope_id = p_scope and c.list_changed_number <> v_first.list_changed_number) then
+    return 'list_changed';
+  end if;
+  return case when v_first.set_digest = v_second.set_digest then 'agreed' else 'differing' end;
+end $$;
+
+-- One batch of entries: new ones become DISCOVERED, known ones take the server's description.
+-- A settled publication returns RECONCILIATION_REQUIRED to ACTIVE and reopens what was absent from a settled scan and
+-- is listed again, with a new generation (§3); what a revocation closed stays closed until its lift.
+--   p_first  null: settled; else only what this earlier scan lists too (S4)
+--   last_id  the resource to go on after; null: there are no more, or the session is lost
+create or replace function fenceline.publish_entries(
+  p_scope int, p_generation bigint, p_scan bigint, p_first bigint, p_after bigint, p_limit int
+) returns table (published int, discovered int, last_id bigint) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+  v_last bigint;
+  v_resources bigint[];
+  v_discovered int;
+begin
+  perform fenceline.fence_shared(p_scope);
+  if not fenceline.session_stands(p_scope, p_generation) then return; end if;
+  v_now := fenceline.now();
+  v_resources := array(
+    select e.resource_id from fenceline.scan_entry e
+    where e.scan_id = p_scan and e.resource_id > p_after order by e.resource_id limit p_limit);
+  v_last := v_resources[p_limit];
+  if p_first is not null then
+    v_resources := array(
+      select e.resource_id from fenceline.scan_entry e where e.scan_id = p_first and e.resource_id = any (v_resources));
+  end if;
+  with discovered as (
+    insert into fenceline.subscription
+      (scope_id, resource_id, uri, name, title, mime_type, descriptor_digest, listed_scan_id, lifecycle, hidden_because)
+    select p_scope, e.resource_id, e.uri, e.name, e.title, e.mime_type, e.descriptor_digest, p_scan,
+      case when e.ambiguous then 'RECONCILIATION_REQUIRED' else 'DISCOVERED' end::fenceline.lifecycle,
+      case when e.ambiguous then 'unreconciled' end
+    from fenceline.scan_entry e
+    where e.scan_id = p_scan and e.resource_id = any (v_resources)
+      and not exists (
+        select 1 from fenceline.subscription s where s.scope_id = p_scope and s.resource_id = e.resource_id)
+    order by e.resource_id
+    on conflict (scope_id, resource_id) do nothing
+    returning subscription_id, lifecycle)
+  , noted as (
+    insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
+    select p_scope, d.subscription_id, case d.lifecycle when 'DISCOVERED' then 'discovered' else 'reconciliation_required' end,
+      jsonb_build_object('scan', p_scan), v_now
+    from discovered d)
+  select count(*) into v_discovered from discovered;
+  perform fenceline.publish_known(p_scope, p_scan, p_first is null, v_resources, v_now);
+  return query select cardinality(v_resources), v_discovered, v_last;
+end $$;
+
+-- The part of publish_entries for subscriptions that exist; each row is decided on after it was locked.
+create or replace function fenceline.publish_known(
+  p_scope int, p_scan bigint, p_settled boolean, p_resources bigint[], p_now timestamptz
+) returns void language plpgsql volatile as $$
+declare
+  v_ids bigint[];
+begin
+  -- A catalogue that did not change writes nothing: a million rows would be rewritten at every review.
+  v_ids := array(
+    select s.subscription_id
+    from fenceline.subscription s join fenceline.scan_entry e on e.scan_id = p_scan and e.resource_id = s.resource_id
+    where s.scope_id = p_scope and s.resource_id = any (p_resources)
+      and (s.listed_scan_id is null or s.vanished_scan_id is not null or e.ambiguous
+        or s.lifecycle = 'RECONCILIATION_REQUIRED' or s.hidden_because in ('tombstoned', 'tombstone_pending')
+        or (s.uri, s.name, s.title, s.mime_type, s.descriptor_digest)
+          is distinct from (e.uri, e.name, e.title, e.mime_type, e.descriptor_digest))
+    order by s.subscription_id for no key update of s);
+  with listed as (
+    select s.subscription_id, s.lifecycle as before, e.*,
+      case
+        when e.ambiguous and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
+          then 'reconciliation_required'
+        when p_settled and not e.ambiguous and s.lifecycle = 'RECONCILIATION_REQUIRED' then 'reconciled'
+        when p_settled and s.lifecycle = 'CLOSED' and s.closed_by is null and s.vanished_scan_id is not null then 'reopened'
+      end as event,
+      s.vanished_scan_id is not null or s.hidden_because in ('tombstoned', 'tombstone_pending') as returned
+    from fenceline.subscription s join fenceline.scan_entry e on e.scan_id = p_scan and e.resource_id = s.resource_id
+    where s.subscription_id = any (v_ids)),
+  changed as (
+    update fenceline.subscription s
+    set uri = l.uri, name = l.name, title = l.title, mime_type = l.mime_type, descriptor_digest = l.descriptor_digest,
+      listed_scan_id = p_scan, vanished_scan_id = case when p_settled then null else s.vanished_scan_id end,
+      lifecycle = case l.event when 'reconciliation_required' then 'RECONCILIATION_REQUIRED' when 'reconciled' then 'ACTIVE'
+        when 'reopened' then 'SUBSCRIBING' else s.lifecycle::text end::fenceline.lifecycle,
+      generation = s.generation + case when l.event in ('reconciled', 'reopened') then 1 else 0 end,
+      session_generation = case when l.event in ('reconciled', 'reopened') then null else s.session_generation end,
+      close_ordinal = case when l.event = 'reopened' then null else s.close_ordinal end,
+      close_policy_epoch = case when l.event = 'reopened' then null else s.close_policy_epoch end,
+      pushed = s.pushed and l.event is distinct from 'reopened',
+      digest = case when l.event is null then s.digest end,
+      hidden_because = case when l.event = 'reconciliation_required' then 'unreconciled' else s.hidden_because end,
+      due_at = case when l.event = 'reconciliation_required' then null
+        when l.event is not null or l.returned then fenceline.due_by(s, p_now) else s.due_at end
+    from listed l where s.subscription_id = l.subscription_id
+    returning s.subscription_id, s.generation, l.event, l.before)
+  insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
+  select p_scope, c.subscription_id, c.event, jsonb_build_object('scan', p_scan, 'generation', c.generation), p_now
+  from changed c
+  where c.event in ('reconciled', 'reopened') or c.event = 'reconciliation_required' and c.before <> 'RECONCILIATION_REQUIRED';
+end $$;
+
+-- The last step of a publication: compares once more, weighs what vanished against the floor (S8), and names the catalogue.
+--   p_first = p_second            a proven snapshot
+--   p_floor_count, p_floor_share  more than the greater of both is held back; so is an empty list of three or more
+--   outcome   as compare_scans, 'agreed' having become 'published'
+--   vanished  known, listed before, and absent from both scans; held: they stay as they are
+create or replace function fenceline.finish_publication(
+  p_scope int, p_generation bigint, p_first bigint, p_second bigint, p_floor_count bigint, p_floor_share float8, p_review_ms bigint
+) returns table (outcome text, resources bigint, vanished bigint, held boolean) language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+  v_outcome text;
+  v_now timestamptz;
+  v_known bigint;
+  v_vanished bigint;
+  v_digest bytea;
+  v_entries bigint;
+  v_verdict fenceline.scan_verdict := case when p_first = p_second then 'SNAPSHOT_PROVEN' else 'SNAPSHOT_UNPROVEN' end;
+  v_held boolean;
+begin
+  -- Before the fence: nobody but this session lists or removes.
+  select count(*), count(*) filter (where a.absent),
+    sha256(coalesce(string_agg(int8send(a.resource_id), ''::bytea order by a.resource_id) filter (where a.absent), ''::bytea))
+  into v_known, v_vanished, v_digest
+  from (
+    select s.resource_id,
+      not exists (select 1 from fenceline.scan_entry e where e.scan_id = p_second and e.resource_id = s.resource_id) as absent
+    from fenceline.subscription s
+    where s.scope_id = p_scope and s.listed_scan_id is not null and s.vanished_scan_id is null
+      and s.hidden_because is distinct from 'tombstoned'
+      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')) a;
+  v_outcome := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, true);
+  if v_outcome <> 'agreed' then
+    return query select v_outcome, 0::bigint, 0::bigint, false;
+    return;
+  end if;
+  v_now := fenceline.now();
+  select x.entries into v_entries from fenceline.scan x where x.scan_id = p_second;
+  v_held := v_vanished > greatest(p_floor_count, v_known * p_floor_share) or v_entries = 0 and v_known >= 3;
+  v_held := fenceline.weigh_removal(p_scope, p_second, v_known, v_vanished, v_digest, v_held, v_now);
+  update fenceline.scan set verdict = v_verdict where scan_id in (p_first, p_second) and verdict is null;
+  update fenceline.policy_scope
+  set catalog_scan_id = p_second, catalog_verdict = v_verdict, catalog_measured_at = v_now,
+    next_review_at = v_now + fenceline.milliseconds(p_review_ms)
+  where scope_id = p_scope;
+  insert into fenceline.receipt (scope_id, kind, detail, at)
+  values (p_scope, 'catalog_published', jsonb_build_object('first', p_first, 'second', p_second, 'resources', v_entries,
+    'verdict', v_verdict, 'vanished', v_vanished, 'held', v_held), v_now);
+  return query select 'published', v_entries, v_vanished, v_held;
+end $$;
+
+-- The last step of an unsettled publication (S4): reported and reviewed, but never the catalogue (S7).
+--   → 'published', or as compare_scans
+create or replace function fenceline.finish_unsettled(
+  p_scope int, p_generation bigint, p_first bigint, p_second bigint, p_review_ms bigint
+) returns text language plpgsql volatile as $$
+declare
+  v_outcome text := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, false);
+  v_now timestamptz := fenceline.now();
+begin
+  if v_outcome <> 'agreed' then return v_outcome; end if;
+  update fenceline.scan set verdict = 'UNSETTLED' where scan_id in (p_first, p_second) and verdict is null;
+  update fenceline.policy_scope
+  set catalog_verdict = 'UNSETTLED', next_review_at = v_now + fenceline.milliseconds(p_review_ms) where scope_id = p_scope;
+  insert into fenceline.receipt (scope_id, kind, detail, at)
+  values (p_scope, 'catalog_unsettled', jsonb_build_object('first', p_first, 'second', p_second), v_now);
+  return 'published';
+end $$;
+
+-- Keeps the one open removal of a scope: another finding ends it, the same one counts as agreement, and a confirmed one is
+-- carried out by the settled scan that agrees.
+--   → whether the removal is held back
+create or replace function fenceline.weigh_removal(
+  p_scope int, p_scan bigint, p_known bigint, p_vanished bigint, p_digest bytea, p_above_floor boolean, p_now timestamptz
+) returns boolean language plpgsql volatile as $$
+declare
+  v_open fenceline.held_removal;
+begin
+  select * into v_open from fenceline.held_removal where scope_id = p_scope and ended_at is null for update;
+  if v_open.held_removal_id is not null and (not p_above_floor or v_open.vanished_digest <> p_digest) then
+    update fenceline.held_removal set ended_at = p_now where held_removal_id = v_open.held_removal_id;
+    v_open := null;
+  end if;
+  if not p_above_floor then return false; end if;
+  if v_open.held_removal_id is null then
+    insert into fenceline.held_removal (scope_id, scan_id, known, vanished, vanished_digest, held_at)
+    values (p_scope, p_scan, p_known, p_vanished, p_digest, p_now);
+    insert into fenceline.receipt (scope_id, kind, detail, at)
+    values (p_scope, 'removal_held', jsonb_build_object('scan', p_scan, 'known', p_known, 'vanished', p_vanished), p_now);
+    return true;
+  end if;
+  update fenceline.held_removal
+  set agreed_scan_id = coalesce(agreed_scan_id, p_scan), carried_out = confirmed_at is not null,
+    ended_at = case when confirmed_at is not null then p_now end
+  where held_removal_id = v_open.held_removal_id;
+  return v_open.confirmed_at is null;
+end $$;
+
+-- A person confirms a removal the floor held back (S8); the next settled scan that agrees carries it out.
+--   → 'confirmed' | 'unknown' (no such removal, or it has ended)
+create or replace function fenceline.confirm_removal(p_removal bigint, p_by text) returns text language plpgsql volatile as $$
+begin
+  update fenceline.held_removal set confirmed_at = coalesce(confirmed_at, fenceline.now()), confirmed_by = coalesce(confirmed_by, p_by)
+  where held_removal_id = p_removal and ended_at is null;
+  if not found then return 'unknown'; end if;
+  insert into fenceline.receipt (scope_id, kind, detail)
+  select scope_id, 'removal_confirmed', jsonb_build_object('removal', p_removal, 'by', p_by)
+  from fenceline.held_removal where held_removal_id = p_removal;
+  return 'confirmed';
+end $$;
+
+-- One batch of what the published catalogue no longer lists: due for a fenced read of reason `vanished` (F7). What was
+-- answered "not found" before this scan began, and once listed, is a confirmed deletion.
+--   → the id to go on after; null: there are no more, or the session is lost
+create or replace function fenceline.make_vanished_due(p_scope int, p_generation bigint, p_scan bigint, p_after bigint, p_limit int)
+returns bigint language plpgsql volatile set enable_sort = off set enable_bitmapscan = off as $$
+declare
+  v_now timestamptz;
+  v_ids bigint[];
+  v_confirmed bigint[];
+begin
+  perform fenceline.fence_shared(p_scope);
+  if not fenceline.session_stands(p_scope, p_generation) then return null; end if;
+  v_now := fenceline.now();
+  v_ids := array(
+    select s.subscription_id from fenceline.subscription s
+    where s.scope_id = p_scope and s.subscription_id > p_after
+      and s.listed_scan_id is not null
+      and (s.vanished_scan_id is null or s.hidden_because = 'tombstone_pending')
+      and not exists (select 1 from fenceline.scan_entry e where e.scan_id = p_scan and e.resource_id = s.resource_id)
+    order by s.subscription_id limit p_limit for no key update of s);
+  v_confirmed := array(
+    select s.subscription_id from fenceline.subscription s join fenceline.scan x on x.scan_id = p_scan
+    where s.subscription_id = any (v_ids) and s.lifecycle = 'ACTIVE' and s.hidden_because = 'tombstone_pending'
+      and s.not_found_at < x.started_at);
+  with vanished as (
+    update fenceline.subscription s
+    set vanished_scan_id = p_scan,
+      due_at = case when s.lifecycle = 'ACTIVE' and s.hidden_because is distinct from 'tombstoned' then fenceline.due_by(s, v_now) else s.due_at end
+    where s.subscription_id = any (v_ids) and s.vanished_scan_id is null
+    returning s.subscription_id)
+  insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
+  select p_scope, subscription_id, 'vanished', jsonb_build_object('scan', p_scan), v_now from vanished;
+  perform fenceline.confirm_tombstones(p_scope, v_confirmed, 'absent from a settled scan', v_now);
+  return v_ids[p_limit];
+end $$;
