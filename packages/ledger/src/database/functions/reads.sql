@@ -16,7 +16,7 @@ create or replace function fenceline.due_by(s fenceline.subscription, p_at times
   select least(s.due_at, p_at, case when s.issued_ordinal > s.settled_ordinal then s.claim_until - interval '1 microsecond' end)
 $$;
 
--- What may be read at all: of the ACTIVE family, not confirmed as deleted, not covered by a standing revocation (P2).
+-- What may be read at all: of the ACTIVE family, not covered by a standing revocation (P2).
 create or replace function fenceline.may_be_read(s fenceline.subscription, c fenceline.policy_scope)
 returns boolean language sql stable as $$
   select s.lifecycle = 'ACTIVE' and (c.standing_revocations = 0 or not exists (
