@@ -5,7 +5,8 @@ import { call, storableText } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
 import { EVERY_SOURCE, hashPrefix } from "./resource-rows.js";
 import type { UriScope } from "./resource-uri.js";
-import { formatUriScope, parseUriScope } from "./scope-text.js";
+import { revocationStatuses } from "./revocation-status.js";
+import { formatUriScope } from "./scope-text.js";
 import { sourceIdOf } from "./subjects.js";
 import { denialRanges, denialTexts } from "./uri-scope.js";
 
@@ -147,7 +148,7 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
   const ids = entryIds(identity);
 
   async function statusOf(revocationId: number): Promise<RevocationStatus> {
-    const [status] = await statuses(database, revocationId, null);
+    const [status] = await revocationStatuses(database, revocationId, null);
     if (status === undefined) {
       throw new FencelineError(
         "revocation_unknown",
@@ -170,11 +171,11 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
     },
 
     async revocation(revocationId) {
-      const [status] = await statuses(database, revocationId, null);
+      const [status] = await revocationStatuses(database, revocationId, null);
       return status;
     },
 
-    listRevocations: ({ open } = {}) => statuses(database, null, open ?? null),
+    listRevocations: ({ open } = {}) => revocationStatuses(database, null, open ?? null),
 
     async advanceRevocation(revocationId, { limit = ADVANCE_LIMIT } = {}) {
       const parameters = [revocationId, Math.min(limit, ADVANCE_LIMIT)];
@@ -190,23 +191,18 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
     },
 
     async claimPurge({ store, limit, leaseMs }) {
-      const rows = await database.query<PurgeRow>("select * from fenceline.claim_purge($1, $2, $3)", [
-        store,
-        limit,
-        leaseMs,
-      ]);
-      const held = rows.filter((row) => row.claim_token === null).map((row) => row.group_id);
-      // In a statement of its own: the rows of revocations are locked before those of groups.
-      if (held.length > 0) await call(database, "fenceline.complete_revocations_of($1)", [held]);
-      return rows.flatMap((row) => {
-        if (row.claim_token === null) return [];
-        const entries = (row.entries ?? []).map(({ number, storeKey }) => {
-          const entryId = ids.format(row.index_id, number);
-          return storeKey === null ? { entryId } : { entryId, storeKey };
-        });
-        const { group_id: groupId, claim_token: claimToken, index_id: indexId, swept_before: sweptBefore } = row;
-        return [{ groupId, claimToken, indexId, sweptBefore, entries }];
-      });
+      for (;;) {
+        const rows = await database.query<PurgeRow>("select * from fenceline.claim_purge($1, $2, $3)", [
+          store,
+          limit,
+          leaseMs,
+        ]);
+        const held = rows.filter((row) => row.claim_token === null).map((row) => row.group_id);
+        // In a statement of its own: the rows of revocations are locked before those of groups.
+        if (held.length > 0) await call(database, "fenceline.complete_revocations_of($1)", [held]);
+        // A page of nothing but groups that stay is no end.
+        if (held.length < rows.length || rows.length === 0) return rows.flatMap((row) => purgeClaim(row, ids.format));
+      }
     },
 
     async confirmPurge(store, claims, { claim, reappeared = [] }) {
@@ -262,33 +258,6 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
 
     acknowledgeExport: (exportId) => call<boolean>(database, "fenceline.acknowledge_export($1)", [exportId]),
   };
-}
-
-interface StatusRow {
-  readonly revocation_id: number;
-  readonly request_id: string;
-  readonly state: RevocationState;
-  readonly nothing_covered: boolean;
-  readonly subject: string;
-  readonly role: RevocationRole;
-  readonly source: string | null;
-  readonly scope_text: string;
-  readonly reason: string;
-  readonly requested_by: string;
-  readonly effective_at: Date;
-  readonly completed_at: Date | null;
-  readonly covered_resources: number;
-  readonly stores: readonly StoreStatusRow[] | null;
-  readonly exports: number;
-}
-
-interface StoreStatusRow {
-  readonly store: string;
-  readonly entries: number;
-  readonly remaining: number;
-  readonly absentAt: number | null;
-  readonly claim: "absent" | "erased" | null;
-  readonly failure: string | null;
 }
 
 interface PurgeRow {
@@ -354,47 +323,14 @@ function isUniqueViolation(error: unknown): boolean {
   return cause instanceof Error && (cause as Error & { code?: unknown }).code === "23505";
 }
 
-async function statuses(
-  database: Queryable,
-  revocationId: number | null,
-  open: boolean | null,
-): Promise<RevocationStatus[]> {
-  const rows = await database.query<StatusRow>("select * from fenceline.revocation_status($1, $2)", [
-    revocationId,
-    open,
-  ]);
-  return rows.map((row) => ({
-    revocationId: row.revocation_id,
-    requestId: row.request_id,
-    state: row.state,
-    nothingCovered: row.nothing_covered,
-    subject: row.subject,
-    role: row.role,
-    source: row.source ?? undefined,
-    scope: parseUriScope(row.scope_text),
-    reason: row.reason,
-    requestedBy: row.requested_by,
-    effectiveAt: row.effective_at,
-    completedAt: row.completed_at ?? undefined,
-    covered: {
-      resources: row.covered_resources,
-      entries: (row.stores ?? []).reduce((sum, store) => sum + store.entries, 0),
-    },
-    stores: (row.stores ?? []).map(storeStatus),
-    exports: row.exports,
+function purgeClaim(row: PurgeRow, idOf: (indexId: number, number: number) => string): PurgeClaim[] {
+  const { group_id: groupId, claim_token: claimToken, index_id: indexId, swept_before: sweptBefore } = row;
+  if (claimToken === null) return [];
+  const entries = (row.entries ?? []).map(({ number, storeKey }) => ({
+    entryId: idOf(indexId, number),
+    ...(storeKey !== null && { storeKey }),
   }));
-}
-
-function storeStatus({ store, entries, remaining, absentAt, claim, failure }: StoreStatusRow) {
-  const gone = remaining === 0;
-  return {
-    store,
-    entries,
-    remaining,
-    absentAt: gone && absentAt !== null ? new Date(absentAt) : undefined,
-    claim: gone ? (claim ?? "hidden") : ("hidden" as const),
-    ...(!gone && failure !== null && { failure }),
-  };
+  return [{ groupId, claimToken, indexId, sweptBefore, entries }];
 }
 
 function claimParameters(claims: readonly PurgeClaim[]): [groupIds: number[], tokens: string[]] {

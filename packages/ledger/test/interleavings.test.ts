@@ -194,6 +194,7 @@ describeWholeLedgerOnPostgres("interleavings", (ledger) => {
   test("a grant that overlaps a revocation of its audience waits for it, and shows nothing (P2, G2)", async () => {
     const { source, index } = await indexed();
     const grant = { source, reader: "svc:rag", audience: "user:alice", scope: { everything: true as const } };
+    await ledger.grant({ ...grant, scope: { uri: "catalog://elsewhere" } });
     const [, , waited] = await overlapping(
       ledger,
       (first) => first.revoke({ ...revocationOf(source), subject: "user:alice" }),
@@ -206,6 +207,7 @@ describeWholeLedgerOnPostgres("interleavings", (ledger) => {
   test("a revocation that overlaps a grant waits for it, and covers it (P2, G2)", async () => {
     const { source, index } = await indexed();
     const grant = { source, reader: "svc:rag", audience: "user:bea", scope: { everything: true as const } };
+    await ledger.grant({ ...grant, scope: { uri: "catalog://elsewhere" } });
     const [, revoked, waited] = await overlapping(
       ledger,
       (first) => first.grant(grant),

@@ -1,0 +1,204 @@
+-- What follows a revocation of a reader, batch by batch (P2, P3): covered subscriptions close (U7), edges are marked, kept
+-- bodies and plain digests go. Nothing here makes the revocation effective; it is, since its row committed.
+
+-- One batch of a revocation: at most p_limit covered resources, in the order of their keys, of one source.
+-- Result: `more` or `done` (also when it was lifted, or does not exist).
+create or replace function fenceline.advance_revocation(p_revocation bigint, p_limit int) returns text
+language plpgsql volatile set enable_seqscan = off as $$
+declare
+  v fenceline.revocation;
+  v_source int;
+  v_phases int;
+  v_resources bigint[];
+begin
+  select * into v from fenceline.revocation where revocation_id = p_revocation for no key update;
+  if not found or v.state <> 'EFFECTIVE' or v.marked_all then
+    return 'done';
+  end if;
+  v_phases := case when v.key_from = v.match_from then 2 else 4 end;
+  while v.cursor_phase < v_phases loop
+    v_source := (
+      select min(p.source_id) from fenceline.policy_scope p
+      where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id)
+        and p.source_id >= v.cursor_source);
+    if v_source is null then
+      v.cursor_phase := v.cursor_phase + 1;
+      v.cursor_source := 0;
+      v.cursor_key := '';
+      v.cursor_resource := 0;
+      continue;
+    end if;
+    if v_source > v.cursor_source then
+      v.cursor_source := v_source;
+      v.cursor_key := '';
+      v.cursor_resource := 0;
+    end if;
+    v_resources := fenceline.next_covered_resources(v, p_limit);
+    if cardinality(v_resources) > 0 then
+      exit;
+    end if;
+    v.cursor_source := v_source + 1;
+    v.cursor_key := '';
+    v.cursor_resource := 0;
+  end loop;
+
+  if v.cursor_phase < v_phases then
+    if v.role <> 'audience' then
+      perform fenceline.close_and_mark(v, v_source, v_resources);
+    end if;
+    select left(case when v.cursor_phase in (0, 2) then q.match_key else q.segment_key end, 600), q.resource_id
+    into v.cursor_key, v.cursor_resource
+    from fenceline.resource q where q.resource_id = v_resources[cardinality(v_resources)];
+    update fenceline.revocation
+    set cursor_phase = v.cursor_phase, cursor_source = v.cursor_source, cursor_key = v.cursor_key,
+        cursor_resource = v.cursor_resource,
+        covered_resources = coalesce(covered_resources, 0) + fenceline.count_covered(v, v_source, v_resources)
+    where revocation_id = p_revocation;
+    return 'more';
+  end if;
+  update fenceline.revocation
+  set cursor_phase = v_phases, closed_all = true, marked_all = true, covered_resources = coalesce(covered_resources, 0)
+  where revocation_id = p_revocation;
+  perform fenceline.complete_revocation(p_revocation);
+  return 'done';
+end $$;
+
+-- The covered resources after the revocation's cursor, in order. Four phases, because for a denial either text may begin
+-- either key (F10); the last two only where the texts differ. What an earlier phase found is not found again.
+create or replace function fenceline.next_covered_resources(v fenceline.revocation, p_limit int) returns bigint[]
+language plpgsql stable as $$
+declare
+  v_from text collate "C" := case when v.cursor_phase in (0, 3) then v.match_from else v.key_from end;
+  v_to text collate "C" := case when v.cursor_phase in (0, 3) then v.match_to else v.key_to end;
+begin
+  if v.cursor_phase in (0, 2) then
+    return array(
+      select q.resource_id from fenceline.resource q
+      where q.source_id = v.cursor_source
+        and left(q.match_key, 600) >= left(v_from, 600) and left(q.match_key, 600) <= left(v_to, 600)
+        and q.match_key >= v_from and q.match_key < v_to
+        and (left(q.match_key, 600), q.resource_id) > (v.cursor_key, v.cursor_resource)
+        and not fenceline.was_found_before(v, q)
+      order by left(q.match_key, 600), q.resource_id
+      limit p_limit);
+  end if;
+  return array(
+    select q.resource_id from fenceline.resource q
+    where q.source_id = v.cursor_source
+      and left(q.segment_key, 600) >= left(v_from, 600) and left(q.segment_key, 600) <= left(v_to, 600)
+      and q.segment_key >= v_from and q.segment_key < v_to
+      and (left(q.segment_key, 600), q.resource_id) > (v.cursor_key, v.cursor_resource)
+      and not fenceline.was_found_before(v, q)
+    order by left(q.segment_key, 600), q.resource_id
+    limit p_limit);
+end $$;
+
+create or replace function fenceline.was_found_before(v fenceline.revocation, q fenceline.resource) returns boolean
+language sql immutable as $$
+  select v.cursor_phase > 0 and q.match_key >= v.match_from and q.match_key < v.match_to
+    or v.cursor_phase > 1 and q.segment_key >= v.key_from and q.segment_key < v.key_to
+    or v.cursor_phase > 2 and q.match_key >= v.key_from and q.match_key < v.key_to
+$$;
+
+-- How many of these resources the subject read, or (an audience) was granted.
+create or replace function fenceline.count_covered(v fenceline.revocation, p_source int, p_resources bigint[]) returns int
+language sql stable as $$
+  select count(*)::int from fenceline.resource q
+  where q.resource_id = any (p_resources)
+    and (v.role <> 'audience' and exists (
+        select 1 from fenceline.subscription s join fenceline.policy_scope p using (scope_id)
+        where s.resource_id = q.resource_id and p.source_id = p_source and p.subject_id = v.subject_id)
+      or v.role <> 'reader' and exists (
+        select 1 from fenceline.access_grant g
+        where g.cover_hash = any (q.cover_hashes) and g.audience_id = v.subject_id and g.source_id = p_source
+          and fenceline.grant_covers(g.key_prefix, g.match_prefix, q.segment_key, q.match_key)))
+$$;
+
+-- Closes the reader's subscriptions to these resources (U7) and marks every edge that has one of them as its resource or
+-- its part; kept bodies and plain digests go (P3, P8).
+create or replace function fenceline.close_and_mark(v fenceline.revocation, p_source int, p_resources bigint[]) returns void
+language plpgsql volatile as $$
+declare
+  v_scope int := (select p.scope_id from fenceline.policy_scope p
+                  where p.source_id = p_source and p.subject_id = v.subject_id);
+  v_whole bigint[];  -- subscriptions to the resources
+  v_partly bigint[]; -- subscriptions that have them as parts
+  v_groups bigint[];
+begin
+  v_whole := array(
+    select s.subscription_id from fenceline.subscription s
+    where s.resource_id = any (p_resources) and s.scope_id = v_scope);
+  v_partly := array(
+    select r.subscription_id from fenceline.group_root r
+    where r.part_id = any (p_resources) and r.part_id <> r.resource_id and r.scope_id = v_scope
+    union
+    select b.subscription_id from fenceline.body b join fenceline.subscription s using (subscription_id)
+    where b.part_id = any (p_resources) and s.scope_id = v_scope
+    except
+    select unnest(v_whole));
+  perform 1 from fenceline.subscription s
+    where s.subscription_id = any (v_whole || v_partly) order by s.subscription_id for no key update;
+  perform fenceline.close_subscriptions(v, v_whole);
+  update fenceline.subscription set digest = null
+  where subscription_id = any (v_whole || v_partly) and digest is not null;
+  update fenceline.resource_version set digest = null
+  where subscription_id = any (v_whole || v_partly) and digest is not null;
+  delete from fenceline.body
+  where subscription_id = any (v_whole) or subscription_id = any (v_partly) and part_id = any (p_resources);
+  insert into fenceline.revocation_export (revocation_id, export_id)
+  select v.revocation_id, e.export_id from fenceline.export e where e.subscription_id = any (v_whole || v_partly)
+  on conflict do nothing;
+
+  v_groups := fenceline.lock_covered_groups(v_whole, v_partly, p_resources);
+  update fenceline.group_root r set state = 'REVOKED'
+  where r.group_id = any (v_groups) and r.state in ('PENDING', 'CURRENT')
+    and (r.subscription_id = any (v_whole) or r.subscription_id = any (v_partly) and r.part_id = any (p_resources));
+  insert into fenceline.revocation_group (revocation_id, group_id)
+  select v.revocation_id, g.group_id from fenceline.entry_group g
+  where g.group_id = any (v_groups) and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id)
+  on conflict do nothing;
+  update fenceline.entry_group g set purge_due = true
+  where g.group_id = any (v_groups) and not g.purge_due and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id);
+  update fenceline.outbox set pending = false, claim_token = null, claim_until = null
+  where subscription_id = any (v_whole) and pending;
+end $$;
+
+-- Locks, in the order of their ids, the groups not yet purged of whole subscriptions and of parts of others. Another reader's
+-- confirm may split one while this waits, so it looks again until what it holds is what it needs.
+create or replace function fenceline.lock_covered_groups(p_whole bigint[], p_partly bigint[], p_parts bigint[])
+returns bigint[] language plpgsql volatile as $$
+declare
+  v_locked bigint[];
+  v_needed bigint[];
+begin
+  loop
+    v_needed := array(
+      select distinct r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
+      where (r.subscription_id = any (p_whole) or r.subscription_id = any (p_partly) and r.part_id = any (p_parts))
+        and g.state <> 'PURGED'
+      order by r.group_id);
+    exit when v_needed = v_locked;
+    perform 1 from fenceline.entry_group g where g.group_id = any (v_needed) order by g.group_id for no key update;
+    v_locked := v_needed;
+  end loop;
+  return v_locked;
+end $$;
+
+-- Freezes the close ordinal of subscriptions that a revocation covers, whatever state they are in (U7, U8). Those closed
+-- before stay closed by whoever closed them.
+create or replace function fenceline.close_subscriptions(v fenceline.revocation, p_subscriptions bigint[]) returns void
+language sql volatile as $$
+  with closed as (
+    update fenceline.subscription s
+    set lifecycle = 'CLOSED', close_ordinal = s.issued_ordinal, close_policy_epoch = v.policy_epoch,
+        closed_by = v.revocation_id, pushed = false, shard = null, acknowledged_epoch = null, due_at = null,
+        claim_until = null
+    where s.subscription_id = any (p_subscriptions)
+      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
+    returning s.scope_id, s.subscription_id, s.close_ordinal
+  )
+  insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail)
+  select c.scope_id, c.subscription_id, c.close_ordinal, 'closed',
+         jsonb_build_object('by', 'revocation', 'revocation', v.revocation_id)
+  from closed c
+$$;
