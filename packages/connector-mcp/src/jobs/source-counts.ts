@@ -1,4 +1,4 @@
-import type { AcceptOutcome } from "@fenceline/ledger";
+import type { AcceptOutcome, LedgerStatus } from "@fenceline/ledger";
 import type { SourceProblem, SourceStats } from "./worker-pool-options.js";
 
 const KEPT_PROBLEMS = 100;
@@ -64,6 +64,14 @@ export class SourceCounts {
   resolved(uri?: string): void {
     if (this.#problems.size === 0) return;
     for (const [key, problem] of this.#problems) if (problem.uri === uri) this.#problems.delete(key);
+  }
+
+  /** What the ledger knows of a source that another process holds. */
+  adopt({ era, pushed, polled, scan }: LedgerStatus["sources"][number]): void {
+    this.era = era === "modern" || era === "legacy" ? era : undefined;
+    this.pushed = pushed;
+    this.polled = polled;
+    this.scan = scan === undefined ? undefined : { verdict: scan, resources: pushed + polled };
   }
 
   snapshot(): SourceStats {

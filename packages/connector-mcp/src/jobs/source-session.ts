@@ -42,6 +42,7 @@ export class SourceSession {
   /** Resolves when the source was scanned and read once, or that failed, or another process has it. */
   readonly triedOnce: Promise<void>;
   #markTried: () => void = () => undefined;
+  #handedOver = false;
   readonly #stop = new AbortController();
   #poked = new AbortController();
   #work: SourceWork | undefined;
@@ -62,6 +63,11 @@ export class SourceSession {
   /** Scanning or reading now. */
   get busy(): boolean {
     return this.#work?.busy === true;
+  }
+
+  /** Mode `once`: a running worker has this source and was asked to do the work. */
+  get handedOver(): boolean {
+    return this.#handedOver;
   }
 
   /** Tries at once to take the session, if this process does not have it and waits for its turn. */
@@ -197,6 +203,7 @@ export class SourceSession {
   /** A running worker has this source: it is asked to do what `once` would have done. */
   async #handOver(): Promise<void> {
     const { ledger, source, logger } = this.options;
+    this.#handedOver = true;
     logger.info("another worker holds this source and is asked to scan and read it");
     for (const kind of ["discovery", "read"] as const) {
       await ledger.announce({ kind, source: source.name, reader: source.reader });

@@ -224,16 +224,21 @@ class Pool implements WorkerPool {
     const { mode = "serve" } = this.options;
     if (this.#sessions.busy) return false;
     const { waiting, sources } = await this.#ledger.status();
-    const due = sources
-      .filter(({ name, reader }) => mode === "serve" && this.#sessions.get(name, reader) !== undefined)
-      .reduce((sum, source) => sum + source.due, 0);
+    const due = sources.some((source) => this.#awaits(source) && source.due > 0);
     // In mode `once` what fails would be tried again later by a worker; it is reported instead of waited for.
     const gaveUp = mode === "once";
     const indexing = waiting.indexing > 0 && !(gaveUp && this.#indexer.failing);
     const purging = waiting.purging > 0 && !(gaveUp && this.#purger.failing.length > 0);
     if (indexing) this.#wakeIndexes();
     if (purging) this.#wakes?.purge();
-    return due === 0 && !indexing && !purging && (await this.#ledger.revocationsToAdvance()).length === 0;
+    return !due && !indexing && !purging && (await this.#ledger.revocationsToAdvance()).length === 0;
+  }
+
+  /** Whether reads of this source are waited for: in mode `once` those that a running worker was asked to send. */
+  #awaits(source: LedgerStatus["sources"][number]): boolean {
+    const session = this.#sessions.get(source.name, source.reader);
+    if (session?.handedOver) session.counts.adopt(source);
+    return session !== undefined && (this.options.mode !== "once" || session.handedOver);
   }
 
   async #close(deadlineMs: number): Promise<void> {

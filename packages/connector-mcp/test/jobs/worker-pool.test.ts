@@ -1,3 +1,5 @@
+import { spawnSync } from "node:child_process";
+import { createRequire } from "node:module";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type ModernServer, startModernServer } from "../mcp/modern-server.js";
 import { ask, configFor, newCast, startPool, useLedger } from "./pool-setup.js";
@@ -31,6 +33,12 @@ async function servedNotes() {
     ask: (question: string, asker: readonly string[] = cast.asker) => ask(ledger, config, question, asker),
     holder: async () => (await ledger.status()).sources.find(({ name }) => name === cast.source)?.holder,
   };
+}
+
+/** Command lines of this process's children, those of the stdio server told by its file. */
+function childrenOf(parent: number): string[] {
+  const { stdout } = spawnSync("ps", ["-o", "args=", "--ppid", String(parent)], { encoding: "utf8" });
+  return stdout.split("\n").filter((line) => line.includes("server-everything"));
 }
 
 const textsOf = (hits: readonly { text: string }[]) => hits.map(({ text }) => text).sort();
@@ -203,6 +211,43 @@ describe("a pool in mode once", () => {
 
     expect(pool.stats().sources[0]?.scan).toBeUndefined();
     expect(pool.stats().sources[0]?.problems).toMatchObject([{ code: "source_unreachable" }]);
+  });
+});
+
+describe("a pool in mode once beside a running worker", () => {
+  test("hands its sources over, and tells of them what the ledger knows", async () => {
+    const { ledger, config, pool, ask, server } = await servedNotes();
+    server.resources.set("note://d", "listed, and nobody was told");
+
+    const ingest = await startPool(ledger, config, "once");
+    expect(await ingest.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
+
+    expect(ingest.stats().sources[0]).toMatchObject({
+      era: "modern",
+      scan: { verdict: "SNAPSHOT_UNPROVEN" },
+      reads: { issued: 0 },
+      problems: [],
+    });
+    await expect.poll(async () => textsOf(await ask("listed")), within).toContain("listed, and nobody was told");
+    expect(pool.stats().sources[0]?.pushed).toBe(4);
+  });
+});
+
+describe("a source that is a process", () => {
+  test("is gone when the pool is closed", async () => {
+    const cast = newCast();
+    const server = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/dist/index.js");
+    const config = configFor(cast, "http://unused/", {
+      mcpServers: { [cast.source]: { command: process.execPath, args: [server, "stdio"], reader: cast.reader } },
+    });
+    const pool = await startPool(ledgerOf(), config);
+    expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
+    expect(childrenOf(process.pid)).not.toEqual([]);
+
+    await pool.close();
+
+    expect(pool.stats().sources[0]).toMatchObject({ era: "legacy", scan: { resources: 7 }, reads: { failed: 0 } });
+    expect(childrenOf(process.pid)).toEqual([]);
   });
 });
 
