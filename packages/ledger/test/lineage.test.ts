@@ -121,6 +121,15 @@ describeWholeLedger("lineage", (ledger) => {
     expect([...index.entries.values()]).toEqual(["text"]);
   });
 
+  test("an intent is not purged while its worker may still come to confirm, though its write must have ended (L2, P4)", async () => {
+    const { index, source } = await oneVersion("text");
+    const planned = await writeVersion(ledger, index, await onlyWork(index, source));
+    await ledger.advanceClock(6_000);
+    expect(await purge(ledger, index)).toBe(0);
+    expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "confirmed" }]);
+    expect(await seen(ledger, index, READER)).toEqual(["text"]);
+  });
+
   test("a confirm whose answer was lost answers the same again, and takes nothing away (L3)", async () => {
     const { index, source } = await oneVersion("text");
     const planned = await writeVersion(ledger, index, await onlyWork(index, source));

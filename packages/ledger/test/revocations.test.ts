@@ -292,6 +292,28 @@ describeWholeLedger("revocations", (ledger) => {
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
+  test("a part left out of a confirm comes back after a lift that no batch came before (P2, F6)", async () => {
+    const directory = "catalog://plans";
+    const parts = { "catalog://plans/open": "open", "catalog://plans/secret": "secret" };
+    const { session, source } = await activeSource(ledger, [directory]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [directory], () => parts);
+    const [work] = await claimWork(ledger, index, source);
+    const planned = await writeVersion(ledger, index, work as NonNullable<typeof work>);
+    const { revocationId } = await ledger.revoke({
+      source,
+      subject: "svc:rag",
+      scope: { uri: "catalog://plans/secret" },
+      reason: "r",
+    });
+    expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "confirmed" }]);
+    expect(await seen(ledger, index, READER)).toEqual(["open"]);
+    await ledger.lift(revocationId);
+    expect(await readNow(ledger, session, [directory], () => parts)).toEqual(["accepted"]);
+    await indexDue(ledger, index, source);
+    expect(await seen(ledger, index, READER)).toEqual(["open", "secret"]);
+  });
+
   test("a revocation between write and confirm refuses the confirm, and waits for the writer's lease to purge (P4)", async () => {
     const { session, source } = await activeSource(ledger, URIS.slice(0, 1));
     const index = await createIndex(ledger);

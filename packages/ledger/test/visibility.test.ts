@@ -217,6 +217,18 @@ describeWholeLedger("visibility", (ledger) => {
     expect(await seen(ledger, index, READER)).toEqual([BASIC, PRO]);
   });
 
+  test("a reopened resource shows nothing of its earlier generation until a read is accepted (P2, F10)", async () => {
+    const { session, source, index } = await twoPlans();
+    await ledger.sql(
+      "update fenceline.subscription set generation = 2, digest = null where scope_id = $1 and uri = $2",
+      [session.scopeId, PRO],
+    );
+    expect(await seen(ledger, index, READER)).toEqual([BASIC]);
+    await readNow(ledger, session, [PRO], (uri) => uri);
+    await indexDue(ledger, index, source);
+    expect(await seen(ledger, index, READER)).toEqual([BASIC, PRO]);
+  });
+
   test("after a notification the old content is changed until the new version is confirmed (§9, F3)", async () => {
     const { session, source, index } = await twoPlans();
     await ledger.recordNotifications(session, [BASIC]);
