@@ -77,7 +77,7 @@ export class Purger {
     try {
       await this.advance(() => underWay.push(all()));
     } catch (error) {
-      this.options.logger.warn({ err: error }, "revocations could not be advanced");
+      this.options.logger.warn(problemOf(error), "revocations could not be advanced");
     }
     await Promise.all([...underWay, all()]);
   }

@@ -8,8 +8,10 @@
  * 2. Every issued read is answered to the ledger, as content or as how it ended; what a crash leaves open runs out there (F9).
  */
 import type { AcceptedRead, IssuedRead, ReadAnswer, SettledAs } from "@fenceline/ledger";
+import { connectorError } from "../errors.js";
 import { type ReadContent, type ReadOutcome, readResource } from "../mcp/fenced-read.js";
 import { CoalescedCalls } from "./coalesced-calls.js";
+import { problemOf } from "./problem.js";
 import { RateLimit } from "./rate-limit.js";
 import type { SourceContext } from "./source-context.js";
 
@@ -245,13 +247,13 @@ export class ReadDrain {
       // The credential, not the resource: every other read would fail the same way (P7).
       await ledger.suspendScope(lease.session, message);
       counts.problem({ code: "source_unauthorized", message });
-      this.#fail(outcome);
+      this.#fail(connectorError("source_unauthorized", message));
     }
   }
 
   #fail(error: unknown): void {
     this.#failure ??= error ?? "unknown";
-    if (!this.context.signal.aborted) this.context.logger.warn({ err: error }, "reading stopped");
+    if (!this.context.signal.aborted) this.context.logger.warn(problemOf(error), "reading stopped");
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Ledger, LedgerStatus } from "@fenceline/ledger";
 import type { Logger } from "pino";
 import { pause, withJitter } from "./backoff.js";
+import { problemOf } from "./problem.js";
 
 export interface ReconcilerOptions {
   readonly ledger: Ledger;
@@ -49,7 +50,7 @@ export class Reconciler {
     try {
       wake(await ledger.status(), await ledger.revocationsToAdvance());
     } catch (error) {
-      if (!this.#stop.signal.aborted) logger.warn({ err: error }, "the ledger could not be looked at");
+      if (!this.#stop.signal.aborted) logger.warn(problemOf(error), "the ledger could not be looked at");
     }
   }
 }

@@ -114,7 +114,7 @@ export class SourceWork {
       const next = await ledger.millisecondsToNextRead(lease.session);
       return Math.min(next ?? LOOK_AGAIN_MS, LOOK_AGAIN_MS);
     } catch (error) {
-      logger.warn({ err: error }, "the next read is unknown");
+      logger.warn(problemOf(error), "the next read is unknown");
       return RETRY_READS_MS;
     }
   }
@@ -130,7 +130,7 @@ export class SourceWork {
       if (outcome.outcome !== "session_lost" && outcome.outcome !== "unknown") await this.#watchNew();
     } catch (error) {
       counts.problem(problemOf(error));
-      logger.warn({ err: error }, "discovery failed");
+      logger.warn(problemOf(error), "discovery failed");
       outcome = { outcome: "unknown", reason: "failed", message: String(error) };
     }
     if (!signal.aborted) {

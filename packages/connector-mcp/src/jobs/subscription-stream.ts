@@ -11,6 +11,7 @@
 import type { SubscriptionRef } from "@fenceline/ledger";
 import { openResourceStream, type ResourceStream, type StreamBreak } from "../mcp/resource-stream.js";
 import { aborted, Backoff, pause } from "./backoff.js";
+import { problemOf } from "./problem.js";
 import { SingleFlight } from "./single-flight.js";
 import type { SourceContext } from "./source-context.js";
 
@@ -71,7 +72,7 @@ export class SubscriptionStream {
       return;
     }
     const acknowledged = await stream.add(this.#subscribable(added)).catch((error: unknown) => {
-      this.context.logger.warn({ err: error }, "subscribing to new resources failed; they are polled");
+      this.context.logger.warn(problemOf(error), "subscribing to new resources failed; they are polled");
       return [];
     });
     // If it broke meanwhile, the next stream asks for all of them and activates them anew.
@@ -158,7 +159,7 @@ export class SubscriptionStream {
     const { ledger, lease, logger } = this.context;
     if (!lease.held) return;
     await ledger.breakStream(lease.session, SHARD).catch((error: unknown) => {
-      logger.error({ err: error }, "the break of the stream could not be recorded");
+      logger.error(problemOf(error), "the break of the stream could not be recorded");
     });
   }
 
@@ -166,9 +167,9 @@ export class SubscriptionStream {
   async #failed(asked: readonly { uri: string; subscriptionId: number }[], error: unknown): Promise<void> {
     const { logger, lease } = this.context;
     if (this.#signal.aborted || !lease.held) return;
-    logger.warn({ err: error }, "the stream could not be opened");
+    logger.warn(problemOf(error), "the stream could not be opened");
     await this.#activate(asked, new Set()).catch((failure: unknown) => {
-      logger.warn({ err: failure }, "subscriptions could not be put on the timer");
+      logger.warn(problemOf(failure), "subscriptions could not be put on the timer");
     });
   }
 
@@ -237,7 +238,7 @@ export class SubscriptionStream {
       } catch (error) {
         for (const uri of uris) this.#notified.add(uri);
         this.#listChanged ||= listChanged;
-        this.context.logger.warn({ err: error }, "a notification could not be recorded yet");
+        this.context.logger.warn(problemOf(error), "a notification could not be recorded yet");
         await pause(retry.next(), this.context.lease.lost);
       }
     }
@@ -261,7 +262,7 @@ export class SubscriptionStream {
   #giveUp(uris: readonly string[]): void {
     for (const uri of uris) this.watched.delete(uri);
     const unsubscribed = this.#stream?.unsubscribe(uris).catch((error: unknown) => {
-      this.context.logger.debug({ err: error }, "unsubscribing failed; what still arrives changes nothing");
+      this.context.logger.debug(problemOf(error), "unsubscribing failed; what still arrives changes nothing");
     });
     void unsubscribed?.then(() => this.#count());
   }

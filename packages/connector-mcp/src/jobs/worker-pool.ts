@@ -12,6 +12,7 @@ import { pause } from "./backoff.js";
 import { withDeadline } from "./deadline.js";
 import { Indexer } from "./indexer.js";
 import { JobProcessors } from "./job-processors.js";
+import { problemOf } from "./problem.js";
 import { Purger } from "./purger.js";
 import { type JobQueues, openQueues, QUEUE_KINDS } from "./queues.js";
 import { Reconciler } from "./reconciler.js";
@@ -22,6 +23,7 @@ import type { PoolStats, WorkerPool, WorkerPoolOptions } from "./worker-pool-opt
 
 const DEFAULT_CLOSE_DEADLINE_MS = 10_000;
 const RECONCILE_MS = 1_000;
+const QUEUE_ERROR_EVERY_MS = 5_000;
 /** While somebody waits for a pool to be idle, it looks this often. */
 const IDLE_LOOK_MS = 100;
 
@@ -46,12 +48,14 @@ export async function startWorkers(options: WorkerPoolOptions): Promise<WorkerPo
 }
 
 function queuesOf({ config, ledger, queue }: WorkerPoolOptions, logger: Logger): Promise<JobQueues> {
-  return openQueues({
-    queue: queue ?? config.queue,
-    prefix: config.queuePrefix,
-    database: ledger.database,
-    onError: (error) => logger.warn({ err: error }, "the queue's connection failed"),
-  });
+  let quietUntil = 0;
+  const onError = (error: Error): void => {
+    // A connection that is tried again every few milliseconds would fill the log.
+    if (performance.now() < quietUntil) return;
+    quietUntil = performance.now() + QUEUE_ERROR_EVERY_MS;
+    logger.warn(problemOf(error), "the queue's connection failed");
+  };
+  return openQueues({ queue: queue ?? config.queue, prefix: config.queuePrefix, database: ledger.database, onError });
 }
 
 class Pool implements WorkerPool {
@@ -251,7 +255,7 @@ class Pool implements WorkerPool {
       this.#registered,
     ]).then(() => this.#indexer.close());
     await withDeadline(ending, deadlineMs + 2_000).catch((error: unknown) => {
-      this.logger.error({ err: error }, "not everything ended in time");
+      this.logger.error(problemOf(error), "not everything ended in time");
     });
   }
 }
