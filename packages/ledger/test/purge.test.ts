@@ -160,6 +160,22 @@ describeWholeLedger("purge", (ledger) => {
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
+  test("a version planned before an entry was found lost is refused, and indexed again without it (repair)", async () => {
+    const { session, source, index } = await indexed();
+    const uri = URIS[0] as string;
+    await readNow(ledger, session, [uri], () => `${uri}\nmore`);
+    const [work] = await claimWork(ledger, index, source);
+    const planned = await writeVersion(ledger, index, work as NonNullable<typeof work>);
+    expect(planned.reused).toHaveLength(1);
+    expect(await ledger.requeueLostEntries(index.ref.name, planned.reused)).toBe(1);
+    expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "group_gone" }]);
+    await ledger.releaseIndexWork(index.ref, planned.work);
+    expect(await indexDue(ledger, index, source)).toEqual({ [uri]: "confirmed" });
+    await ledger.advanceClock(10_000);
+    await purge(ledger, index);
+    expect(await seen(ledger, index, READER)).toEqual([...URIS, "more"].sort());
+  });
+
   function claimAll(index: IndexUnderTest): Promise<PurgeClaim[]> {
     return ledger.claimPurge({ store: index.ref.store, limit: 100, leaseMs: 10_000 });
   }
