@@ -39,7 +39,7 @@ export async function open(address: string | pg.Pool, options?: OpenDatabaseOpti
 }
 
 /** Waits until the condition holds; fails when it does not within the time. */
-export async function until(what: string, condition: () => unknown, withinMs = 10_000): Promise<void> {
+export async function until(what: string, condition: () => unknown, withinMs = 30_000): Promise<void> {
   const deadline = performance.now() + withinMs;
   while (!(await condition())) {
     if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms: ${what}`);

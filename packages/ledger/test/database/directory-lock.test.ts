@@ -37,7 +37,7 @@ describe("the lock on an embedded directory", () => {
       lock.release();
       expect(existsSync(lockPath)).toBe(false);
     }
-  }, 60_000);
+  }, 120_000);
 
   test("a living holder keeps it, and says where it serves", () => {
     const lockPath = join(temporaryDirectory(), "lock");
