@@ -217,6 +217,7 @@ export async function receipts(ledger: LedgerUnderTest, session: Session, subscr
 }
 
 export interface SubscriptionRow {
+  uri: string;
   lifecycle: string;
   generation: number;
   pushed: boolean;

@@ -86,6 +86,20 @@ describeLedger("subscriptions", (ledger) => {
     expect(await dueUris(session)).toEqual([]);
   });
 
+  test("what is due and in flight takes no place from what else is due (U5)", async () => {
+    const { session } = await pushed([URI, "catalog://plans/pro"]);
+    await ledger.recordNotifications(session, [URI]);
+    await ledger.advanceClock(WINDOW_MS);
+    await issueOne(ledger, session);
+    await ledger.recordNotifications(session, [URI]);
+    await ledger.advanceClock(1);
+    await ledger.recordNotifications(session, ["catalog://plans/pro"]);
+    await ledger.advanceClock(WINDOW_MS);
+    expect(await ledger.issueDueReads(session, { limit: 1, leaseMs: READ_LEASE_MS })).toMatchObject([
+      { uri: "catalog://plans/pro" },
+    ]);
+  });
+
   test("a notification below a subscribed URI invalidates the longest one above it, and no other (U11)", async () => {
     const { session } = await pushed(["catalog://plans", "catalog://plans/basic", "catalog://plans/basic-2"]);
     const below = "catalog://plans/basic/prices?currency=EUR";
