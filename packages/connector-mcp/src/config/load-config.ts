@@ -5,7 +5,7 @@ import { connectorError } from "../errors.js";
 import { configSchema, type FencelineConfig, type FencelineConfigInput } from "./config-schema.js";
 import { resolveEnvironmentReferences } from "./environment-references.js";
 
-export const DEFAULT_CONFIG_FILE = "fenceline.config.json";
+const DEFAULT_CONFIG_FILE = "fenceline.config.json";
 
 /**
  * Reads a configuration file: JSON, with `${NAME}` replaced from the environment in addresses, headers, `args` and `env`.

@@ -29,7 +29,7 @@ export interface JobProcessorsOptions {
 }
 
 /** Name of the job on the purge queue that asks for a revocation. Others on that queue are wakes. */
-export const REVOKE_JOB = "revoke";
+const REVOKE_JOB = "revoke";
 
 export class JobProcessors implements Record<QueueKind, (job: Job) => Promise<unknown>> {
   constructor(private readonly options: JobProcessorsOptions) {}

@@ -42,6 +42,8 @@ export interface OpenQueuesOptions {
   readonly timeoutMs?: number;
   /** Errors of connections, which BullMQ repairs by itself. */
   readonly onError?: (error: Error) => void;
+  /** A job failed for good; what was due is still in the ledger. */
+  readonly onFailed?: (kind: QueueKind, jobId: string | undefined, error: Error) => void;
 }
 
 export interface WorkOptions {
@@ -185,6 +187,7 @@ class Queues implements JobQueues {
       this.backend.factory as never,
     );
     worker.on("error", (error) => this.options.onError?.(error));
+    worker.on("failed", (job, error) => this.options.onFailed?.(kind, job?.id, error));
     this.#workers.push(worker);
     await withDeadline(worker.waitUntilReady(), OPEN_TIMEOUT_MS);
   }

@@ -55,7 +55,13 @@ function queuesOf({ config, ledger, queue }: WorkerPoolOptions, logger: Logger):
     quietUntil = performance.now() + QUEUE_ERROR_EVERY_MS;
     logger.warn(problemOf(error), "the queue's connection failed");
   };
-  return openQueues({ queue: queue ?? config.queue, prefix: config.queuePrefix, database: ledger.database, onError });
+  return openQueues({
+    queue: queue ?? config.queue,
+    prefix: config.queuePrefix,
+    database: ledger.database,
+    onError,
+    onFailed: (kind, job, error) => logger.warn({ queue: kind, job, ...problemOf(error) }, "job failed"),
+  });
 }
 
 class Pool implements WorkerPool {
@@ -231,7 +237,7 @@ class Pool implements WorkerPool {
     const due = sources.some((source) => this.#awaits(source) && source.due > 0);
     // In mode `once` what fails would be tried again later by a worker; it is reported instead of waited for.
     const gaveUp = mode === "once";
-    const indexing = waiting.indexing > 0 && !(gaveUp && this.#indexer.failing);
+    const indexing = waiting.indexing > 0 && mode !== "purge_only" && !(gaveUp && this.#indexer.failing);
     const purging = waiting.purging > 0 && !(gaveUp && this.#purger.failing.length > 0);
     if (indexing) this.#wakeIndexes();
     if (purging) this.#wakes?.purge();
@@ -242,7 +248,8 @@ class Pool implements WorkerPool {
   #awaits(source: LedgerStatus["sources"][number]): boolean {
     const session = this.#sessions.get(source.name, source.reader);
     if (session?.handedOver) session.counts.adopt(source);
-    return session !== undefined && (this.options.mode !== "once" || session.handedOver);
+    if (this.options.mode === "once") return session?.handedOver === true && source.holder !== undefined;
+    return session !== undefined;
   }
 
   async #close(deadlineMs: number): Promise<void> {

@@ -12,7 +12,7 @@ import type { PoolMode, WorkerPool } from "#src/jobs/worker-pool-options.js";
 import type { GuardedSearchResult } from "#src/langchain/guarded-retriever.js";
 
 /** Silent, or at the level of `FENCELINE_TEST_LOG` on standard error. */
-export const logger = pino({ level: process.env["FENCELINE_TEST_LOG"] ?? "silent" }, pino.destination(2));
+const logger = pino({ level: process.env["FENCELINE_TEST_LOG"] ?? "silent" }, pino.destination(2));
 
 /** One embedded ledger for all tests of a file: opening one takes seconds. Tests keep apart by their {@link Cast}. */
 export function useLedger(): () => Ledger {

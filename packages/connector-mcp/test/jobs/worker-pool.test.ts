@@ -267,6 +267,30 @@ describe("two pools on one ledger", () => {
   });
 });
 
+describe("a pool that lost its lease", () => {
+  test("lets go of everything at once, and takes the source again when it is free", async () => {
+    const server = await startServer();
+    const ledger = ledgerOf();
+    const cast = newCast();
+    const pool = await startPool(ledger, configFor(cast, server.url, { settings: { leaseMs: 1_500 } }));
+    expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
+    const request = { source: cast.source, reader: cast.reader, owner: "another process" };
+    const holder = async () => (await ledger.status()).sources.find(({ name }) => name === cast.source)?.holder;
+
+    // As after a pause longer than the lease: it has ended, and somebody else came.
+    await ledger.database.query(
+      "update fenceline.session set expires_at = fenceline.now() - interval '1 second' where owner = $1",
+      [pool.owner],
+    );
+    expect(await ledger.openSession({ ...request, leaseMs: 4_000 })).toMatchObject({ outcome: "opened" });
+    await expect.poll(() => server.streams.size, within).toBe(0);
+    expect(await holder()).toBe("another process");
+
+    await expect.poll(holder, within).toBe(pool.owner);
+    await expect.poll(() => server.streams.size, within).toBe(1);
+  });
+});
+
 describe("a pool in mode purge_only", () => {
   test("empties the stores after a revocation without connecting to any source (P3)", async () => {
     const server = await startServer();
