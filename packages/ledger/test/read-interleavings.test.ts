@@ -190,13 +190,12 @@ describeLedgerOnPostgres("interleavings of reads on real connections", (ledger) 
     const reader = `svc:${crypto.randomUUID()}`;
     const source = `source-${crypto.randomUUID()}`;
     await ledger.registerSource({ name: source });
+    const [{ subject } = { subject: 0 }] = await ledger.sql<{ subject: number }>(
+      "select fenceline.ensure_subject($1) as subject",
+      [reader],
+    );
     const [, opened] = await secondWaitsForFirst(
       async (connection) => {
-        const [{ subject } = { subject: 0 }] = await connection.query<{ subject: number }>(
-          "select fenceline.ensure_subject($1) as subject",
-          [reader],
-        );
-        // Committed apart, as the subject is in practice; here both are one transaction.
         await connection.query("select fenceline.fence_subject_exclusive($1)", [subject]);
         await connection.query(
           `insert into fenceline.revocation (request_id, source_id, subject_id, role, scope_text, match_from, match_to, key_from,
