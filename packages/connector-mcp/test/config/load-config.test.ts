@@ -111,7 +111,7 @@ describe("a configuration file", () => {
     expect(message).not.toContain(secret);
   });
 
-  test("that is not JSON is refused without quoting it, and one that is missing says how to make one", async () => {
+  test("that is not JSON is refused without quoting it, and one that is missing says what to do", async () => {
     const broken = await fileWith('{ "queue": "redis://:hunter2@127.0.0.1" ');
 
     const error: unknown = await loadConfig(broken, {}).catch((thrown: unknown) => thrown);
@@ -120,7 +120,7 @@ describe("a configuration file", () => {
     expect((error as Error).message).not.toContain("hunter2");
     await expect(loadConfig(join(folder, "absent.json"), {})).rejects.toMatchObject({
       code: "config_missing",
-      message: expect.stringContaining("fenceline init"),
+      message: expect.stringContaining("--config"),
     });
   });
 });
