@@ -122,7 +122,7 @@ export function storeAdapterOf(store: StoreAdapter | VectorStoreInterface): Stor
 }
 
 /** Whether this is an adapter already, and not a LangChain vector store. */
-export function isStoreAdapter(store: StoreAdapter | VectorStoreInterface): store is StoreAdapter {
+function isStoreAdapter(store: StoreAdapter | VectorStoreInterface): store is StoreAdapter {
   return "write" in store && "remove" in store && "present" in store && "search" in store;
 }
 

@@ -60,7 +60,7 @@ export interface GuardedContent {
 }
 
 /** The policy where none is given. */
-export const DEFAULT_GUARD_POLICY: GuardPolicy = {
+const DEFAULT_GUARD_POLICY: GuardPolicy = {
   allowedMimeTypes: [
     "text/*",
     "application/json",

@@ -7,7 +7,7 @@ import type { SourceEndpoint } from "./source-endpoint.js";
 import { SourceLink } from "./source-link.js";
 import type { FailureKind } from "./wire-failure.js";
 
-export type { AfterConnectCall, HttpEndpoint, SourceEndpoint, StdioEndpoint } from "./source-endpoint.js";
+export type { SourceEndpoint } from "./source-endpoint.js";
 
 /** Modern: protocol 2026-07-28 and later. Legacy: everything that begins with `initialize`. */
 export type ProtocolEra = "modern" | "legacy";

@@ -9,8 +9,7 @@ const origin = z.union([z.strictObject({ lineageId: z.string().min(1) }), z.stri
  * - `alternative`: the same content; one living alternative is enough (L5).
  * - `ingredient`: one of several it was made of; all must live, and be visible to the asker.
  */
-export const entryParent = z.strictObject({ as: z.enum(["alternative", "ingredient"]), of: origin });
-export type EntryParent = z.infer<typeof entryParent>;
+const entryParent = z.strictObject({ as: z.enum(["alternative", "ingredient"]), of: origin });
 
 /** Something derived from resources, recorded before it is written to its store (L1, L2). */
 export const derivedEntry = z.strictObject({

@@ -19,4 +19,3 @@ export const grant = z.strictObject({
   grantedAt: instant,
   withdrawnAt: instant.nullable(),
 });
-export type Grant = z.infer<typeof grant>;

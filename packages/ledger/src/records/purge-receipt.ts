@@ -10,8 +10,7 @@ import { counter, instant, keyedDigest, ledgerId, name } from "./record-fields.j
  * | `absent` | the store's own query API did not find it by id, at `absentAt` |
  * | `erased` | physically gone, which only some stores can prove |
  */
-export const purgeClaims = ["hidden", "absent", "erased"] as const;
-export type PurgeClaim = (typeof purgeClaims)[number];
+const purgeClaims = ["hidden", "absent", "erased"] as const;
 
 /** Proof of what was removed from one store (P3). It outlives the purge and holds neither content nor ids (P8). */
 export const purgeReceipt = z

@@ -10,10 +10,11 @@ export const ledgerId = z.int().positive();
 export const counter = z.int().nonnegative();
 /** A point in time by the ledger's clock, ISO 8601 with zone. */
 export const instant = z.iso.datetime({ offset: true });
+const sha256 = () => z.string().regex(/^[0-9a-f]{64}$/, "expected a SHA-256 in lower-case hex");
 /** SHA-256 of content. Never in a record that outlives a purge. */
-export const contentDigest = z.string().regex(/^[0-9a-f]{64}$/, "expected a SHA-256 in lower-case hex");
+export const contentDigest = sha256();
 /** HMAC-SHA-256 under the ledger's key, which proves equality to the ledger and says nothing to anyone else (P8). */
-export const keyedDigest = contentDigest;
+export const keyedDigest = sha256();
 /** Name of a source, subject (reader, audience), store or index. */
 export const name = z.string().min(1);
 /** Public id of an entry: a UUID made by `formatEntryId`. */

@@ -72,4 +72,3 @@ export const resourceDiscoveryScan = z.discriminatedUnion("verdict", [
   scanOfOneSession.extend({ verdict: z.literal("VOID"), reason: z.string().min(1) }),
 ]);
 export type ResourceDiscoveryScan = z.infer<typeof resourceDiscoveryScan>;
-export type ScanVerdict = ResourceDiscoveryScan["verdict"];

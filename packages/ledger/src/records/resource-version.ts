@@ -2,7 +2,7 @@ import { z } from "zod";
 import { contentDigest, counter, instant, ledgerId, name, serverImplementation } from "./record-fields.js";
 
 /** Where a version came from, carried by everything derived from it (F2). */
-export const lineageTag = z.strictObject({
+const lineageTag = z.strictObject({
   /** Names the version in metadata, answers and `trace`. */
   lineageId: z.string().min(1),
   readId: z.string().min(1),
@@ -11,7 +11,6 @@ export const lineageTag = z.strictObject({
   /** The newest revocation or lift that covered this URI when it was read. */
   policyEpoch: counter,
 });
-export type LineageTag = z.infer<typeof lineageTag>;
 
 /**
  * Content that the ledger accepted (F2, F3). It says what was read, when and by whom; whether it is current is derived

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { FencelineError } from "../../errors.js";
 
 /** The PostgreSQL major version that PGlite is built from; a test fails when an update of PGlite changes it. */
-export const EMBEDDED_POSTGRES_MAJOR = "18";
+const EMBEDDED_POSTGRES_MAJOR = "18";
 
 /** The parts of an embedded directory. */
 export interface EmbeddedDirectory {

@@ -5,7 +5,7 @@ import type { Engine } from "./engine.js";
 import { Turns } from "./turns.js";
 
 /** A transaction blocks every other client, so one that does nothing for this long is rolled back. */
-export const IDLE_IN_TRANSACTION_MS = 5_000;
+const IDLE_IN_TRANSACTION_MS = 5_000;
 
 /** How long clients may take to read their last answers when the server ends. */
 const READ_REST_MS = 1_000;

@@ -182,7 +182,7 @@ export function startupAnswer(parameterStatus: Buffer, processId: number, newerM
   ]);
 }
 
-export const readyForQuery: Buffer = message(BackendType.readyForQuery, Buffer.from([IDLE_STATUS]));
+const readyForQuery: Buffer = message(BackendType.readyForQuery, Buffer.from([IDLE_STATUS]));
 
 /** An ErrorResponse of severity FATAL: the connection ends with it. */
 export function fatalError(sqlState: string, text: string): Buffer {
