@@ -70,7 +70,7 @@ export class SourceSession {
     return this.#handedOver;
   }
 
-  /** Tries at once to take the session, if this process does not have it and waits for its turn. */
+  /** Tries at once to take the session, if it stands by; not if its source failed a moment ago. */
   poke(): void {
     this.#poked.abort();
   }
@@ -92,20 +92,20 @@ export class SourceSession {
   }
 
   async #run(): Promise<void> {
-    const backoff = new Backoff({ minMs: 500, maxMs: 30_000 });
+    const backoff = new Backoff({ minMs: 500, maxMs: 10_000 });
     while (!this.#stop.signal.aborted) {
-      try {
-        if ((await this.#takeAndHold()) === "done") return;
-        backoff.reset();
-      } catch (error) {
+      const end = await this.#takeAndHold().catch((error: unknown): "failed" => {
         this.#problem(error);
-      }
-      await this.#wait(backoff.next());
+        return "failed";
+      });
+      if (end === "done") return;
+      if (end === "lost") backoff.reset();
+      await pause(backoff.next(), this.#stop.signal);
     }
   }
 
-  /** `done`: mode `once` has nothing more to do. */
-  async #takeAndHold(): Promise<"done" | "lost"> {
+  /** `done`: mode `once` has nothing more to do. `failed`: the source could not be used. */
+  async #takeAndHold(): Promise<"done" | "lost" | "failed"> {
     const { ledger, source, owner, mode, logger } = this.options;
     const request = { source: source.name, reader: source.reader, owner, leaseMs: source.settings.leaseMs };
     const taken = await SessionLease.take(ledger, request);
@@ -117,7 +117,7 @@ export class SourceSession {
       logger.debug({ holder: taken.owner }, "the session is held elsewhere");
       this.#markTried();
       const untilFree = taken.expiresAt.getTime() - Date.now();
-      await this.#wait(Math.min(MAX_STANDBY_MS, Math.max(100, untilFree)));
+      await this.#standBy(Math.min(MAX_STANDBY_MS, Math.max(100, untilFree)));
       return "lost";
     }
     const { lease } = taken;
@@ -130,7 +130,7 @@ export class SourceSession {
   }
 
   /** Connects, works until the connection ends, and connects again, while the lease stands. */
-  async #hold(lease: SessionLease): Promise<"done" | "lost"> {
+  async #hold(lease: SessionLease): Promise<"done" | "lost" | "failed"> {
     const { mode } = this.options;
     const signal = AbortSignal.any([this.#stop.signal, lease.lost]);
     const watched = new Map<string, number>();
@@ -144,7 +144,8 @@ export class SourceSession {
       }
       await pause(backoff.next(), signal);
     }
-    return mode === "once" ? "done" : "lost";
+    if (mode === "once") return "done";
+    return signal.aborted ? "lost" : "failed";
   }
 
   async #connectAndWork(
@@ -211,8 +212,8 @@ export class SourceSession {
   }
 
   /** Waits, unless poked or stopped. */
-  async #wait(durationMs: number): Promise<void> {
-    if (this.#poked.signal.aborted) this.#poked = new AbortController();
+  async #standBy(durationMs: number): Promise<void> {
+    this.#poked = new AbortController();
     await pause(durationMs, AbortSignal.any([this.#poked.signal, this.#stop.signal]));
   }
 

@@ -35,10 +35,13 @@ async function servedNotes() {
   };
 }
 
-/** Command lines of this process's children, those of the stdio server told by its file. */
-function childrenOf(parent: number): string[] {
-  const { stdout } = spawnSync("ps", ["-o", "args=", "--ppid", String(parent)], { encoding: "utf8" });
-  return stdout.split("\n").filter((line) => line.includes("server-everything"));
+/** Process ids of the stdio servers that this process started. */
+function serverProcesses(): number[] {
+  const { stdout } = spawnSync("ps", ["-o", "pid=,args=", "--ppid", String(process.pid)], { encoding: "utf8" });
+  return stdout
+    .split("\n")
+    .filter((line) => line.includes("server-everything"))
+    .map((line) => Number.parseInt(line, 10));
 }
 
 const textsOf = (hits: readonly { text: string }[]) => hits.map(({ text }) => text).sort();
@@ -234,7 +237,7 @@ describe("a pool in mode once beside a running worker", () => {
 });
 
 describe("a source that is a process", () => {
-  test("is gone when the pool is closed", async () => {
+  async function servedEverything() {
     const cast = newCast();
     const server = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/dist/index.js");
     const config = configFor(cast, "http://unused/", {
@@ -242,12 +245,29 @@ describe("a source that is a process", () => {
     });
     const pool = await startPool(ledgerOf(), config);
     expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
-    expect(childrenOf(process.pid)).not.toEqual([]);
+    return pool;
+  }
+
+  test("is gone when the pool is closed", async () => {
+    const pool = await servedEverything();
+    expect(serverProcesses()).toHaveLength(1);
 
     await pool.close();
 
     expect(pool.stats().sources[0]).toMatchObject({ era: "legacy", scan: { resources: 7 }, reads: { failed: 0 } });
-    expect(childrenOf(process.pid)).toEqual([]);
+    expect(serverProcesses()).toEqual([]);
+  });
+
+  test("that is killed is started again, and everything pushed is read again (U4)", async () => {
+    const pool = await servedEverything();
+    const [killed] = serverProcesses();
+    const readsBefore = pool.stats().sources[0]?.reads.unchanged ?? 0;
+
+    process.kill(killed as number, "SIGKILL");
+
+    await expect.poll(() => (pool.stats().sources[0]?.reads.unchanged ?? 0) - readsBefore, within).toBe(7);
+    expect(pool.stats().sources[0]?.pushed).toBe(7);
+    expect(serverProcesses()).not.toContain(killed);
   });
 });
 
