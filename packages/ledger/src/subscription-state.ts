@@ -30,7 +30,7 @@ export const shownStates = [...lifecycleStates, "UPDATE_SEEN", "READ_PENDING", "
 export type ShownState = (typeof shownStates)[number];
 
 export const subscriptionEvents = [
-  /** A settled scan begun after the close lists the URI anew: it had been absent, or tombstoned. */
+  /** A settled scan begun after the close lists the URI anew. */
   "listed",
   /** The server was asked to push, also once more under a new session; for a polled resource: it goes on the timer. */
   "subscribe_sent",
@@ -196,7 +196,7 @@ export const subscriptionTable: Readonly<Record<LifecycleState, Readonly<Record<
     read_accepted: to("ACTIVE"),
     read_lost: to("ACTIVE"),
     not_found: to("ACTIVE"),
-    tombstoned: to("UNSUBSCRIBING"),
+    tombstoned: to("ACTIVE"),
     unsubscribe_begun: to("UNSUBSCRIBING"),
     unsubscribe_acknowledged: refuse("not_unsubscribing"),
     unsubscribe_ack_lost: refuse("not_unsubscribing"),

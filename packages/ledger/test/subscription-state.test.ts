@@ -39,7 +39,6 @@ describe("the table of subscription states", () => {
       "SUBSCRIBING -unsubscribe_begun-> UNSUBSCRIBING",
       "SUBSCRIBING -revoked-> UNSUBSCRIBING",
       "SUBSCRIBING -identity_unclear-> RECONCILIATION_REQUIRED",
-      "ACTIVE -tombstoned-> UNSUBSCRIBING",
       "ACTIVE -unsubscribe_begun-> UNSUBSCRIBING",
       "ACTIVE -revoked-> UNSUBSCRIBING",
       "ACTIVE -identity_unclear-> RECONCILIATION_REQUIRED",

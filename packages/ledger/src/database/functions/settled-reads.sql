@@ -114,13 +114,11 @@ declare
   v_groups bigint[];
 begin
   if cardinality(p_subscriptions) = 0 then return; end if;
-  v_groups := array(
-    select distinct g.group_id from fenceline.group_root g
-    where g.subscription_id = any (p_subscriptions) and g.state in ('PENDING', 'CURRENT'));
-  perform 1 from fenceline.entry_group where group_id = any (v_groups) order by group_id for no key update;
+  v_groups := fenceline.lock_covered_groups(p_subscriptions, '{}', '{}');
   update fenceline.group_root set state = 'TOMBSTONED'
   where subscription_id = any (p_subscriptions) and state in ('PENDING', 'CURRENT');
-  update fenceline.entry_group set purge_due = true where group_id = any (v_groups) and not purge_due;
+  update fenceline.entry_group g set purge_due = true
+  where g.group_id = any (v_groups) and not g.purge_due and fenceline.is_group_dead(g.group_id);
   update fenceline.outbox o
   set pending = false, ordinal = greatest(o.ordinal, s.accepted_ordinal), confirmed_ordinal = greatest(o.confirmed_ordinal, s.accepted_ordinal)
   from fenceline.subscription s where s.subscription_id = any (p_subscriptions) and o.subscription_id = s.subscription_id;

@@ -145,20 +145,20 @@ begin
       from unnest(p_places, p_key_digests) as x (place, key_digest)
       join fenceline.resource r on r.source_id = p_source and r.key_digest = x.key_digest
       join fenceline.subscription s on s.resource_id = r.resource_id and s.scope_id = p_scope
-      where s.lifecycle in ('SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
+      where s.lifecycle = 'ACTIVE'
       union all
       select x.place, s.subscription_id, length(x.prefix)
       from unnest(p_prefix_places, p_prefixes) as x (place, prefix)
       join fenceline.resource r on r.source_id = p_source and left(r.match_key, 600) = left(x.prefix, 600) and r.match_key = x.prefix
       join fenceline.subscription s on s.resource_id = r.resource_id and s.scope_id = p_scope
-      where s.lifecycle in ('SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')) f) h
+      where s.lifecycle = 'ACTIVE') f) h
   where h.nearness = 1;
   v_hit := array(
     select s.subscription_id from fenceline.subscription s
     where s.subscription_id = any (v_ids) order by s.subscription_id for no key update);
   v_hit := array(
     select s.subscription_id from fenceline.subscription s
-    where s.subscription_id = any (v_hit) and s.lifecycle in ('SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED'));
+    where s.subscription_id = any (v_hit) and s.lifecycle = 'ACTIVE');
   update fenceline.subscription s
   set notification_number = s.notification_number + 1, due_at = fenceline.due_by(s, v_due)
   where s.subscription_id = any (v_hit);
