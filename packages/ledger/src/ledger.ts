@@ -1,9 +1,9 @@
 import type pg from "pg";
 import { type AuditLedger, auditLedger } from "./audit.js";
-import { type Database, type Listening, openDatabase } from "./database/database.js";
+import { type Database, type Listening, openDatabase, type Queryable } from "./database/database.js";
 import { type MigrateOptions, migrate } from "./database/migrations.js";
 import { type GrantLedger, grantLedger } from "./grants.js";
-import { readIdentity } from "./identity.js";
+import { type LedgerIdentity, readIdentity } from "./identity.js";
 import { queryableInSchema } from "./ledger-schema.js";
 import { type LineageLedger, lineageLedger } from "./lineage.js";
 import type { ReadTiming } from "./read-timing.js";
@@ -36,6 +36,8 @@ export interface Ledger
    */
   onWake(onWake: (wake: Wake) => void): Promise<{ close(): Promise<void> }>;
   announce(wake: Wake): Promise<void>;
+  /** The same ledger, on the same connections, with other intervals for what its caller reads. */
+  withReadTiming(timing: ReadTiming): Ledger;
   /** Closes what `openLedger` opened; a pool that was passed in stays open. Idempotent. */
   close(): Promise<void>;
 }
@@ -65,16 +67,23 @@ export async function openLedger(address: string | pg.Pool, options: OpenLedgerO
   const database = await openDatabase(address);
   try {
     await migrate(database, { schema } satisfies MigrateOptions);
-    return await composeLedger(database, schema, readTiming);
+    const queryable = queryableInSchema(database, schema);
+    return composeLedger({ database, schema, queryable, identity: await readIdentity(queryable) }, readTiming);
   } catch (error) {
     await database.close();
     throw error;
   }
 }
 
-async function composeLedger(database: Database, schema: string, timing: ReadTiming | undefined): Promise<Ledger> {
-  const queryable = queryableInSchema(database, schema);
-  const identity = await readIdentity(queryable);
+interface LedgerParts {
+  readonly database: Database;
+  readonly schema: string;
+  readonly queryable: Queryable;
+  readonly identity: LedgerIdentity;
+}
+
+function composeLedger(parts: LedgerParts, timing: ReadTiming | undefined): Ledger {
+  const { database, schema, queryable, identity } = parts;
   const channel = `${schema}.wake`;
   return {
     ...sessionLedger(queryable),
@@ -93,6 +102,7 @@ async function composeLedger(database: Database, schema: string, timing: ReadTim
     async announce(wake) {
       await queryable.query("select pg_notify($1, $2)", [channel, JSON.stringify(wake)]);
     },
+    withReadTiming: (other) => composeLedger(parts, other),
     close: () => database.close(),
   };
 }

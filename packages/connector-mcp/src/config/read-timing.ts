@@ -1,7 +1,7 @@
 import { defaultReadTiming, type ReadTiming } from "@fenceline/ledger";
 import type { FencelineConfig } from "./config-schema.js";
 
-/** What a ledger is to be opened with, so that it reads at the configured intervals. */
+/** The configured intervals, as the ledger takes them. */
 export function readTimingOf({ settings }: FencelineConfig): ReadTiming {
   return {
     ...defaultReadTiming,

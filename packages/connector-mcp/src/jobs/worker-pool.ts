@@ -7,6 +7,7 @@ import { hostname } from "node:os";
 import type { Ledger, LedgerStatus, Wake } from "@fenceline/ledger";
 import { type Logger, pino } from "pino";
 import { configuredSources } from "../config/configured-sources.js";
+import { readTimingOf } from "../config/read-timing.js";
 import { connectorError } from "../errors.js";
 import { pause } from "./backoff.js";
 import { withDeadline } from "./deadline.js";
@@ -37,7 +38,8 @@ const IDLE_LOOK_MS = 100;
 export async function startWorkers(options: WorkerPoolOptions): Promise<WorkerPool> {
   const logger = options.logger ?? pino({ name: "fenceline", level: "info" }, pino.destination({ fd: 2, sync: true }));
   const queues = options.mode === "purge_only" ? undefined : await queuesOf(options, logger);
-  const pool = new Pool(options, queues, logger);
+  const ledger = options.ledger.withReadTiming(readTimingOf(options.config));
+  const pool = new Pool({ ...options, ledger }, queues, logger);
   try {
     await pool.start();
     return pool;
