@@ -148,7 +148,7 @@ export class SourceWork {
         counts.resolved();
         logger.info({ ...outcome }, "catalogue published");
         if (outcome.held) {
-          const message = `${outcome.vanished} resources vanished at once; their removal is held back (fenceline removals)`;
+          const message = `${outcome.vanished} resources vanished at once; their removal is held back until it is confirmed`;
           counts.problem({ code: "removal_held", message });
         }
         return;
