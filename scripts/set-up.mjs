@@ -63,9 +63,10 @@ async function install(needsChecks) {
 
 async function build() {
   const tsc = join(root, "node_modules/typescript/bin/tsc");
+  const bin = join(root, "packages/connector-mcp/dist/cli/main.js");
+  if (!existsSync(bin)) console.error("Building …");
   const { code, output } = await runCaptured(process.execPath, [tsc, "-b"], { cwd: root });
   if (code !== 0) throw new SetUpError(`${output}\n\nThe build failed: tsc -b`);
-  const bin = join(root, "packages/connector-mcp/dist/cli/main.js");
   if (existsSync(bin) && writable(bin)) chmodSync(bin, 0o755);
 }
 

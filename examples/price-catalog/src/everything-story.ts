@@ -55,7 +55,7 @@ async function tell(story: Story, { ledger, pool, index }: House): Promise<void>
 
   await story.step(`carol asks "${QUESTION}"`, { answered: true }, async () => {
     const [first] = await ask();
-    story.say(`  ${String(first?.metadata["uri"])}: ${firstLineAbout(first?.pageContent, "echo")}`);
+    story.say(`  ${String(first?.metadata["uri"])}: ${firstLineAbout(first?.pageContent, "`echo`")}`);
     return { answered: first?.pageContent.includes("`echo`") ?? false };
   });
 

@@ -7,7 +7,8 @@ const usage = `Usage: npm run demo -- [--server price-catalog|everything] [--jso
 
   --server   whose resources to ingest: the price catalogue of this example (default),
              or @modelcontextprotocol/server-everything, over stdio
-  --json     print one JSON document: { "steps": [{ "name", "expected", "seen", "ok" }], "ok" }`;
+  --json     print one JSON document: { "steps": [{ "name", "expected", "seen", "ok" }], "ok" };
+             what else there is to say goes to standard error`;
 
 const stories = { "price-catalog": priceStory, everything: everythingStory };
 
@@ -22,14 +23,16 @@ async function main(): Promise<number> {
     process.stdout.write(`${usage}\n`);
     return 0;
   }
-  const story = new Story((line) => (options.json ? undefined : process.stdout.write(`${line}\n`)));
+  const forPeople = options.json ? process.stderr : process.stdout;
+  const story = new Story((line) => forPeople.write(`${line}\n`));
   await stories[options.server](story, { progress: !options.json && process.stderr.isTTY === true });
-  if (options.json) {
-    process.stdout.write(`${JSON.stringify({ steps: story.steps, ok: story.ok }, null, 2)}\n`);
-  } else {
-    const failed = story.steps.filter((step) => !step.ok).length;
-    story.say(failed === 0 ? `\nAll ${story.steps.length} steps as expected.` : `\n${failed} steps not as expected.`);
-  }
+  const failed = story.steps.filter((step) => !step.ok).length;
+  story.say(
+    failed === 0
+      ? `\nAll ${story.steps.length} steps as expected.`
+      : `\n${failed} of ${story.steps.length} steps not as expected.`,
+  );
+  if (options.json) process.stdout.write(`${JSON.stringify({ steps: story.steps, ok: story.ok }, null, 2)}\n`);
   return story.ok ? 0 : 1;
 }
 
