@@ -31,10 +31,16 @@ export async function openHouse(
   const settled = defineConfig({ ...config, ledger: `file:${directory}`, queue: "embedded" });
   const ledger = await openLedger(settled.ledger);
   const bar = options.progress
-    ? new SingleBar({ format: "    {phase} {bar} {value}/{total}", stream: process.stderr, clearOnComplete: true })
+    ? new SingleBar({
+        format: "    {phase} {bar} {value}/{total}",
+        stream: process.stderr,
+        clearOnComplete: true,
+        linewrap: true, // else it is switched off, and stays off after a Ctrl-C
+      })
     : undefined;
-  bar?.start(1, 0, { phase: "connecting" });
+  bar?.start(1, 0, { phase: "connect" });
   const showProgress = ({ phase, done, total }: PoolProgress): void => {
+    if (total === 0) return;
     bar?.setTotal(total);
     bar?.update(done, { phase });
   };
