@@ -5,7 +5,9 @@
  * 1. A read is issued shortly before it is sent: whatever is announced while it waits in line would count as "after it was
  *    sent" and cause one more (U5). So no more wait in line than are sent within {@link LINE_MS}. One by one would be worse:
  *    finding what is due costs a look at every subscription of the source (measured: 375 looks for 1,000 reads).
- * 2. Every issued read is answered to the ledger, as content or as how it ended; what a crash leaves open runs out there (F9).
+ * 2. One drain at a time; another waits for its turn. They share what tells one that something ended or became due, and a
+ *    wake that reached the other would leave the first waiting for ever.
+ * 3. Every issued read is answered to the ledger, as content or as how it ended; what a crash leaves open runs out there (F9).
  */
 import type { AcceptedRead, IssuedRead, ReadAnswer, SettledAs } from "@fenceline/ledger";
 import { connectorError } from "../errors.js";
@@ -61,6 +63,7 @@ export class ReadDrain {
   readonly #settling: CoalescedCalls<SettledRead, undefined>;
   readonly #rate: RateLimit;
   readonly #claim: { readonly leaseMs: number };
+  #turn: Promise<unknown> = Promise.resolve();
   #done = 0;
   #total = 0;
   #failure: unknown;
@@ -119,7 +122,14 @@ export class ReadDrain {
     this.#somethingEnded();
   }
 
-  async #drain(issue: (limit: number) => Promise<IssuedRead[]>): Promise<DrainEnd> {
+  /** Does not reject. */
+  #drain(issue: (limit: number) => Promise<IssuedRead[]>): Promise<DrainEnd> {
+    const drained = this.#turn.then(() => this.#drainAlone(issue));
+    this.#turn = drained;
+    return drained;
+  }
+
+  async #drainAlone(issue: (limit: number) => Promise<IssuedRead[]>): Promise<DrainEnd> {
     const line: IssuedRead[] = [];
     const pending = new Set<Promise<void>>();
     this.#failure = undefined;
