@@ -44,6 +44,29 @@ describeWithPostgres("a ledger on PostgreSQL", (url) => {
     }
   });
 
+  test("a pool whose transactions see older snapshots than the fence's is refused; our own pool is set right (P2)", async () => {
+    const options = "-c default_transaction_isolation=repeatable\\ read";
+    const pool = new pg.Pool({ connectionString: url, max: 2, options });
+    const ledgers = [];
+    try {
+      const ledger = await openLedger(pool, { schema });
+      ledgers.push(ledger);
+      await ledger.registerSource({ name: "catalog" });
+      const request = { source: "catalog", subject: "user:alice", reason: "left" };
+      await expect(ledger.revoke(request)).rejects.toMatchObject({
+        code: "statement_failed",
+        cause: { code: "25000" },
+      });
+      const own = await openLedger(`${url}?options=${encodeURIComponent(options)}`, { schema });
+      ledgers.push(own);
+      expect(await own.revoke(request)).toMatchObject({ state: "EFFECTIVE" });
+    } finally {
+      for (const ledger of ledgers) await ledger.close();
+      await pool.query(`drop schema if exists ${schema} cascade`);
+      await pool.end();
+    }
+  });
+
   test("a schema that is no plain identifier is refused, and nothing stays open", async () => {
     await expect(openLedger(url, { schema: "a b" })).rejects.toMatchObject({ code: "schema_invalid_name" });
   });

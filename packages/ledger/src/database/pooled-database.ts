@@ -23,9 +23,11 @@ const RETRY_MOST_MS = 200;
 /**
  * Plans of the ledger's functions are generic: planning anew for each batch costs more than it gains (0.75 against
  * 0.41 ms for issuing one ordinal). Set per session, on our own pool only. Behind a pooler in transaction mode the
- * setting lands on whichever server connection is at hand: plans differ, answers do not.
+ * setting lands on whichever server connection is at hand: plans differ, answers do not. The fences need READ COMMITTED and
+ * refuse anything else, whatever the database's own default is.
  */
-const SESSION_SETTINGS = "set plan_cache_mode = force_generic_plan; set jit = off";
+const SESSION_SETTINGS =
+  "set default_transaction_isolation = 'read committed'; set plan_cache_mode = force_generic_plan; set jit = off";
 
 /** A {@link Database} over a `pg.Pool`: decides what is tried again, and gives every failure its code. */
 export class PooledDatabase implements Database {

@@ -5,27 +5,41 @@
 --
 -- The first key carries the schema's name: ledgers in one database have fences of their own.
 
+-- "The next statement sees it" holds under READ COMMITTED alone: any other isolation decides from a snapshot older than the
+-- lock, and would accept what was revoked while it waited.
+create or replace function fenceline.require_read_committed() returns void language plpgsql volatile as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'the ledger works under READ COMMITTED, and this transaction is %', current_setting('transaction_isolation')
+      using errcode = 'invalid_transaction_state', hint = 'Set default_transaction_isolation to ''read committed'' for this pool.';
+  end if;
+end $$;
+
 -- Waits for exclusive holders of the scope only.
 create or replace function fenceline.fence_shared(p_scope int) returns void language plpgsql volatile as $$
 begin
+  perform fenceline.require_read_committed();
   perform pg_advisory_xact_lock_shared(hashtext('fenceline.policy_scope'), p_scope);
 end $$;
 
 -- Waits for every holder of the scope; later shared ones queue behind it, so that a stream of readers starves nobody.
 create or replace function fenceline.fence_exclusive(p_scope int) returns void language plpgsql volatile as $$
 begin
+  perform fenceline.require_read_committed();
   perform pg_advisory_xact_lock(hashtext('fenceline.policy_scope'), p_scope);
 end $$;
 
 -- Taken shared where a policy scope of the subject is created, so that it takes in the standing revocations of every source.
 create or replace function fenceline.fence_subject_shared(p_subject bigint) returns void language plpgsql volatile as $$
 begin
+  perform fenceline.require_read_committed();
   perform pg_advisory_xact_lock_shared(hashtext('fenceline.subject'), (p_subject % 2147483647)::int);
 end $$;
 
 -- Taken before the scope fences by a revocation of every source, and by its lift.
 create or replace function fenceline.fence_subject_exclusive(p_subject bigint) returns void language plpgsql volatile as $$
 begin
+  perform fenceline.require_read_committed();
   perform pg_advisory_xact_lock(hashtext('fenceline.subject'), (p_subject % 2147483647)::int);
 end $$;
 
