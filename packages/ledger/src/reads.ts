@@ -1,6 +1,6 @@
 import type { Queryable } from "./database/database.js";
 import { assert } from "./errors.js";
-import { call, fenceOf, storableText } from "./fenced-call.js";
+import { call, fenceOf, optionalText, storableUri } from "./fenced-call.js";
 import { lineageIdOf } from "./lineage-id.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
 import { ensureResources, keyDigest } from "./resource-rows.js";
@@ -158,7 +158,7 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
         reads.map((read) => read.ordinal),
         reads.map((read) => read.requestId),
         reads.map((read) => read.as),
-        reads.map((read) => (read.message === undefined ? null : storableText(read.message))),
+        reads.map((read) => optionalText(read.message)),
         timing.retryMs,
         timing.retryMaxMs,
         timing.jitter,
@@ -233,7 +233,7 @@ function answerParameters(answers: readonly ReadAnswer[]): unknown[] {
     answers.map((answer) => answer.ordinal),
     answers.map((answer) => answer.requestId),
     answers.map((answer) => Buffer.from(answer.digest)),
-    answers.map((answer) => answer.mimeType ?? null),
+    answers.map((answer) => optionalText(answer.mimeType)),
     answers.map((answer) => answer.parts.reduce((sum, part) => sum + sizeOf(part), 0)),
   ];
 }
@@ -249,9 +249,9 @@ function partParameters(answers: readonly ReadAnswer[]): unknown[] {
     parts.map((part) => part.subscriptionId),
     parts.map((part) => part.position),
     parts.map((part) => keyDigest(resourceKey(part.uri))),
-    parts.map((part) => storableText(part.uri)),
-    parts.map((part) => part.mimeType ?? null),
-    parts.map((part) => (part.text === undefined ? null : storableText(part.text))),
+    parts.map((part) => storableUri(part.uri)),
+    parts.map((part) => optionalText(part.mimeType)),
+    parts.map((part) => optionalText(part.text)),
     parts.map((part) => (part.bytes === undefined ? null : Buffer.from(part.bytes))),
   ];
 }

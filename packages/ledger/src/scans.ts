@@ -1,6 +1,6 @@
 import type { Queryable } from "./database/database.js";
 import { assert } from "./errors.js";
-import { call, fenceOf, storableText } from "./fenced-call.js";
+import { call, fenceOf, optionalText, storableText, storableUri } from "./fenced-call.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
 import { ensureResources, keyDigest } from "./resource-rows.js";
 import { resourceKey } from "./resource-uri.js";
@@ -274,13 +274,4 @@ async function makeVanishedDue(database: Queryable, session: Session, scanId: nu
       PUBLISH_BATCH,
     ]);
   }
-}
-
-function optionalText(text: string | undefined): string | null {
-  return text === undefined ? null : storableText(text);
-}
-
-/** The server's own spelling, except for U+0000, which no database text holds and no URI may. */
-function storableUri(uri: string): string {
-  return uri.replaceAll("\0", "%00");
 }

@@ -1,6 +1,6 @@
 import type { Queryable } from "./database/database.js";
 import { assert } from "./errors.js";
-import { call, fenceOf, storableText } from "./fenced-call.js";
+import { call, fenceOf, storableJson, storableText } from "./fenced-call.js";
 import { unknownSource } from "./subjects.js";
 
 /** A source as the ledger knows it. */
@@ -104,7 +104,7 @@ export function sessionLedger(database: Queryable): SessionLedger {
     },
 
     async recordCapabilities(session, negotiated) {
-      const parameters = [...fenceOf(session), JSON.stringify(negotiated)];
+      const parameters = [...fenceOf(session), storableJson(negotiated)];
       await call(database, "fenceline.record_capabilities($1, $2, $3)", parameters);
     },
 
