@@ -199,7 +199,7 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
         ]);
         const held = rows.filter((row) => row.claim_token === null).map((row) => row.group_id);
         // In a statement of its own: the rows of revocations are locked before those of groups.
-        if (held.length > 0) await call(database, "fenceline.complete_revocations_of($1)", [held]);
+        if (held.length > 0) await untilDone(() => call(database, "fenceline.keep_held_groups($1)", [held]));
         // A page of nothing but groups that stay is no end.
         if (held.length < rows.length || rows.length === 0) return rows.flatMap((row) => purgeClaim(row, ids.format));
       }
@@ -209,7 +209,7 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
       if (claims.length === 0) return;
       const numbers = reappeared.map((id) => ids.numberOf(id)).filter((number) => number !== undefined);
       const parameters = [store, ...claimParameters(claims), claim, numbers];
-      await call(database, "fenceline.confirm_purge($1, $2, $3, $4, $5)", parameters);
+      await untilDone(() => call(database, "fenceline.confirm_purge($1, $2, $3, $4, $5)", parameters));
     },
 
     async releasePurge(store, claims, failure) {
@@ -258,6 +258,11 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
 
     acknowledgeExport: (exportId) => call<boolean>(database, "fenceline.acknowledge_export($1)", [exportId]),
   };
+}
+
+/** Calls again while another revocation had come to wait for the same groups; each comes once, so this ends. */
+async function untilDone(step: () => Promise<boolean>): Promise<void> {
+  while (!(await step()));
 }
 
 interface PurgeRow {

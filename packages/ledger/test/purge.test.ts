@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { PurgeClaim } from "#src/revocations.js";
+import { activate } from "./ledger-under-test.js";
 import {
   activeSource,
   advance,
@@ -89,6 +90,23 @@ describeWholeLedger("purge", (ledger) => {
     expect(await ledger.purgeReceipts(revocationId)).toEqual([]);
     await ledger.confirmPurge(index.ref.store, alive, { claim: "absent" });
     expect(await ledger.purgeReceipts(revocationId)).toHaveLength(1);
+  });
+
+  test("a purge worker that dies after it found a group held leaves nobody waiting for it (L5, P5)", async () => {
+    const { source, index, second } = await indexed();
+    const opened = await ledger.openSession({ source, reader: "svc:two", owner: "worker", leaseMs: 86_400_000 });
+    if (opened.outcome !== "opened") return expect.fail(opened.outcome);
+    await activate(ledger, opened.session, URIS);
+    const { revocationId } = await revokePlans(source);
+    await advance(ledger, revocationId);
+    expect(await purge(ledger, second)).toBe(3);
+    await readNow(ledger, opened.session, URIS, (uri) => uri);
+    await indexDue(ledger, index, source);
+    await ledger.sql("select * from fenceline.claim_purge($1, 100, 10000)", [index.ref.store]);
+    expect(await ledger.revocation(revocationId)).toMatchObject({ state: "EFFECTIVE" });
+    expect(await purge(ledger, index)).toBe(0);
+    expect(await ledger.revocation(revocationId)).toMatchObject({ state: "COMPLETE" });
+    expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
   test("an entry whose write ended after the purge is found by a later sweep, deleted and recorded (P3, P4)", async () => {

@@ -111,7 +111,8 @@ begin
         when e.ambiguous and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
           then 'reconciliation_required'
         when p_settled and not e.ambiguous and s.lifecycle = 'RECONCILIATION_REQUIRED' then 'reconciled'
-        when p_settled and s.lifecycle = 'CLOSED' and s.closed_by is null and s.vanished_scan_id is not null then 'reopened'
+        when p_settled and s.lifecycle = 'CLOSED' and s.closed_by is null and s.vanished_scan_id is not null and not e.ambiguous
+          then 'reopened'
       end as event,
       s.vanished_scan_id is not null or s.hidden_because in ('tombstoned', 'tombstone_pending') as returned
     from fenceline.subscription s join fenceline.scan_entry e on e.scan_id = p_scan and e.resource_id = s.resource_id
@@ -119,7 +120,9 @@ begin
   changed as (
     update fenceline.subscription s
     set uri = l.uri, name = l.name, title = l.title, mime_type = l.mime_type, descriptor_digest = l.descriptor_digest,
-      listed_scan_id = p_scan, vanished_scan_id = case when p_settled then null else s.vanished_scan_id end,
+      listed_scan_id = p_scan,
+      -- What is listed again in two spellings that differ stays closed, and absent until one of them is gone.
+      vanished_scan_id = case when not p_settled or s.lifecycle = 'CLOSED' and l.ambiguous then s.vanished_scan_id end,
       lifecycle = case l.event when 'reconciliation_required' then 'RECONCILIATION_REQUIRED' when 'reconciled' then 'ACTIVE'
         when 'reopened' then 'SUBSCRIBING' else s.lifecycle::text end::fenceline.lifecycle,
       generation = s.generation + case when l.event in ('reconciled', 'reopened') then 1 else 0 end,
@@ -169,6 +172,9 @@ begin
     where s.scope_id = p_scope and s.listed_scan_id is not null and s.vanished_scan_id is null
       and s.hidden_because is distinct from 'tombstoned'
       and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')) a;
+  -- A list_changed comes before, and is seen, or waits and has the last word on when the next review is.
+  perform fenceline.fence_shared(p_scope);
+  perform 1 from fenceline.policy_scope where scope_id = p_scope for no key update;
   v_outcome := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, true);
   if v_outcome <> 'agreed' then
     return query select v_outcome, 0::bigint, 0::bigint, false;

@@ -9,7 +9,7 @@
 --   p_store     name of the store; an unknown one has nothing to claim
 --   p_limit, p_lease_ms  how many, and how long the claim stands
 -- Result: a row per claimed group with its entries as JSON; `swept_before` where it was verified absent earlier. A row
--- without a token is a group that somebody attached to meanwhile: it stays, and revocations no longer wait for it.
+-- without a token is a group that somebody attached to meanwhile: it stays, and is found again until `keep_held_groups`.
 create or replace function fenceline.claim_purge(p_store text, p_limit int, p_lease_ms bigint)
 returns table (group_id bigint, claim_token uuid, index_id int, swept_before boolean, entries json)
 language plpgsql volatile set enable_seqscan = off as $$
@@ -35,7 +35,6 @@ begin
   v_held := array(
     select g.group_id from fenceline.entry_group g
     where g.group_id = any (v_locked) and g.state = 'PRESENT' and not fenceline.is_group_dead(g.group_id));
-  update fenceline.entry_group g set purge_due = false where g.group_id = any (v_held);
   update fenceline.entry_group g
   set state = case g.state when 'PURGED' then g.state else 'PURGING' end, claim_token = v_token, claimed_at = v_now,
       claim_until = v_now + fenceline.milliseconds(p_lease_ms)
@@ -47,36 +46,61 @@ begin
     from fenceline.entry_group g where g.group_id = any (v_locked) order by g.group_id;
 end $$;
 
--- Completes the revocations that waited for these groups and now wait for nothing.
-create or replace function fenceline.complete_revocations_of(p_groups bigint[]) returns void
-language plpgsql volatile as $$
+-- Takes note that somebody attached to these groups: they stay, and revocations no longer wait for them.
+-- Result: false: nothing was done, call again.
+create or replace function fenceline.keep_held_groups(p_groups bigint[]) returns boolean
+language plpgsql volatile set enable_seqscan = off as $$
+declare
+  v_revocations bigint[] := fenceline.lock_groups_and_their_revocations(p_groups);
 begin
-  perform fenceline.complete_revocation(r.revocation_id) from fenceline.lock_revocations_of(p_groups) r;
+  if v_revocations is null then
+    return false;
+  end if;
+  update fenceline.entry_group g set purge_due = false
+  where g.group_id = any (p_groups) and g.state = 'PRESENT' and not fenceline.is_group_dead(g.group_id);
+  perform fenceline.complete_revocation(r) from unnest(v_revocations) r;
+  return true;
 end $$;
 
--- Locks the revocations that wait for these groups, in the order of their ids.
-create or replace function fenceline.lock_revocations_of(p_groups bigint[])
-returns table (revocation_id bigint) language sql volatile as $$
-  select v.revocation_id from fenceline.revocation v
-  where v.revocation_id in (select x.revocation_id from fenceline.revocation_group x where x.group_id = any (p_groups))
-  order by v.revocation_id for no key update
-$$;
+-- Locks groups, and before them the revocations that wait for them, each in the order of their ids.
+-- Result: the revocations. Null: while the groups were waited for, a batch made another revocation wait for one of them; it
+-- cannot be locked any more in the order of all locks, and nobody else would complete it.
+create or replace function fenceline.lock_groups_and_their_revocations(p_groups bigint[]) returns bigint[]
+language plpgsql volatile as $$
+declare
+  v_revocations bigint[];
+begin
+  v_revocations := array(
+    select v.revocation_id from fenceline.revocation v
+    where v.revocation_id in (select x.revocation_id from fenceline.revocation_group x where x.group_id = any (p_groups))
+    order by v.revocation_id for no key update);
+  perform 1 from fenceline.entry_group g where g.group_id = any (p_groups) order by g.group_id for no key update;
+  if exists (
+    select 1 from fenceline.revocation_group x
+    where x.group_id = any (p_groups) and x.revocation_id <> all (v_revocations))
+  then
+    return null;
+  end if;
+  return v_revocations;
+end $$;
 
 -- Takes note that the entries of claimed groups are gone by id: receipts, states, and the revocations that waited for them.
 --   p_store, p_groups, p_tokens  the claims; those that are no longer held are left alone
 --   p_claim       'absent' or 'erased'
 --   p_reappeared  numbers of entries that were found again although they were absent before
+-- Result: false: nothing was done, call again.
 create or replace function fenceline.confirm_purge(
   p_store text, p_groups bigint[], p_tokens uuid[], p_claim text, p_reappeared bigint[]
-) returns void
+) returns boolean
 language plpgsql volatile set enable_seqscan = off as $$
 declare
   v_now timestamptz := fenceline.now();
-  v_revocations bigint[];
+  v_revocations bigint[] := fenceline.lock_groups_and_their_revocations(p_groups);
   v_gone bigint[];
 begin
-  v_revocations := array(select r.revocation_id from fenceline.lock_revocations_of(p_groups) r);
-  perform 1 from fenceline.entry_group g where g.group_id = any (p_groups) order by g.group_id for no key update;
+  if v_revocations is null then
+    return false;
+  end if;
   v_gone := array(
     select g.group_id from fenceline.entry_group g
     join unnest(p_groups, p_tokens) c (group_id, claim_token) using (group_id, claim_token)
@@ -99,6 +123,7 @@ begin
   where g.group_id = any (v_gone);
   update fenceline.store set reachable_at = v_now, failed_at = null, failure = null where name = p_store;
   perform fenceline.complete_revocation(r) from unnest(v_revocations) r;
+  return true;
 end $$;
 
 -- Whether no write of a group's entries can be under way any more.
