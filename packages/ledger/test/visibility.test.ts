@@ -102,6 +102,17 @@ describeWholeLedger("visibility", (ledger) => {
     expect(await seen(ledger, index, ["user:frank", "group:sales", "group:all"])).toEqual([BASIC, PRO]);
   });
 
+  test("a revoked user is denied through every path in whatever place it is named; a group named first is one (G2)", async () => {
+    const { source, index, grant } = await twoPlans();
+    await grant("group:sales", { everything: true });
+    await grant("group:all", { uri: PRO });
+    await ledger.revoke({ source, subject: "user:gina", scope: { uri: PRO }, reason: "left" });
+    expect(await seen(ledger, index, ["group:sales", "user:gina", "group:all"])).toEqual([BASIC]);
+    expect(await seen(ledger, index, ["group:sales", "group:all", "user:gina"])).toEqual([BASIC]);
+    await ledger.revoke({ source, subject: "group:all", role: "audience", reason: "left" });
+    expect(await seen(ledger, index, ["group:sales", "group:all"])).toEqual([BASIC, PRO]);
+  });
+
   test("a reader revoked as an audience sees nothing through itself, and its audiences still see (P1, G2)", async () => {
     const { source, index, grant } = await twoPlans();
     await grant("user:alice", { everything: true });

@@ -60,7 +60,8 @@ begin
   insert into fenceline.outbox (subscription_id, index_id, ordinal)
     select s.subscription_id, p_index, s.version_ordinal
     from fenceline.subscription s
-    where s.version_ordinal is not null and s.lifecycle = 'ACTIVE' and s.hidden_because is null
+    -- Also what is hidden now: shown again unchanged, it would raise no outbox row (F6).
+    where s.version_ordinal is not null and s.lifecycle = 'ACTIVE'
     order by s.subscription_id
     on conflict do nothing;
   get diagnostics v_filled = row_count;

@@ -281,6 +281,10 @@ begin
   select array_agg(distinct p.subscription_id) into v_dropped from parts p where p.covered;
   if v_dropped is null then return; end if;
   update fenceline.subscription set digest = null where subscription_id = any (v_dropped);
+  -- It is a digest of what was dropped as well (P8).
+  update fenceline.resource_version v set digest = null
+  from fenceline.subscription s
+  where s.subscription_id = any (v_dropped) and v.subscription_id = s.subscription_id and v.ordinal = s.version_ordinal;
   insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind)
   select p_scope, subscription_id, version_ordinal, 'part_left_out'
   from fenceline.subscription where subscription_id = any (v_dropped);

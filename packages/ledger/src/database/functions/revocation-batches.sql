@@ -10,6 +10,7 @@ declare
   v_source int;
   v_phases int;
   v_resources bigint[];
+  v_covered int;
 begin
   select * into v from fenceline.revocation where revocation_id = p_revocation for no key update;
   if not found or v.state <> 'EFFECTIVE' or v.marked_all then
@@ -43,6 +44,7 @@ begin
   end loop;
 
   if v.cursor_phase < v_phases then
+    v_covered := fenceline.count_covered(v, v_source, v_resources);
     if v.role <> 'audience' then
       perform fenceline.close_and_mark(v, v_source, v_resources);
     end if;
@@ -52,7 +54,7 @@ begin
     update fenceline.revocation
     set cursor_phase = v.cursor_phase, cursor_source = v.cursor_source, cursor_key = v.cursor_key,
         cursor_resource = v.cursor_resource,
-        covered_resources = coalesce(covered_resources, 0) + fenceline.count_covered(v, v_source, v_resources)
+        covered_resources = coalesce(covered_resources, 0) + v_covered
     where revocation_id = p_revocation;
     return 'more';
   end if;
@@ -100,14 +102,14 @@ language sql immutable as $$
     or v.cursor_phase > 2 and q.match_key >= v.key_from and q.match_key < v.key_to
 $$;
 
--- How many of these resources the subject read, or (an audience) was granted.
+-- How many of these resources the subject read, also as parts, or (an audience) was granted. Ask before they are marked.
 create or replace function fenceline.count_covered(v fenceline.revocation, p_source int, p_resources bigint[]) returns int
 language sql stable as $$
   select count(*)::int from fenceline.resource q
   where q.resource_id = any (p_resources)
     and (v.role <> 'audience' and exists (
-        select 1 from fenceline.subscription s join fenceline.policy_scope p using (scope_id)
-        where s.resource_id = q.resource_id and p.source_id = p_source and p.subject_id = v.subject_id)
+        select 1 from fenceline.policy_scope p
+        where p.source_id = p_source and p.subject_id = v.subject_id and fenceline.was_read_in(p.scope_id, q.resource_id))
       or v.role <> 'reader' and exists (
         select 1 from fenceline.access_grant g
         where g.cover_hash = any (q.cover_hashes) and g.audience_id = v.subject_id and g.source_id = p_source

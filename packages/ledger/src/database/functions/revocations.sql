@@ -28,17 +28,19 @@ begin
   v_scopes := fenceline.fence_revocation(p_source, v_subject);
   select v.revocation_id,
          case when v.source_id is not distinct from p_source and v.subject_id = v_subject and v.role = p_role
-                and v.scope_text = p_scope_text and v.reason = p_reason then 'known' else 'request_id_reused' end
+                and (v.key_from, v.key_to, v.match_from, v.match_to) = (p_key_from, p_key_to, p_match_from, p_match_to)
+                and v.reason = p_reason
+           then 'known' else 'request_id_reused' end
   into id, outcome
   from fenceline.revocation v where v.request_id = p_request_id;
   if found then
     return;
   end if;
 
+  v_epoch := fenceline.next_policy_epoch(p_source, v_subject, v_scopes);
   update fenceline.policy_scope
-  set policy_epoch = policy_epoch + 1, standing_revocations = standing_revocations + 1
+  set policy_epoch = v_epoch, standing_revocations = standing_revocations + 1
   where scope_id = any (v_scopes);
-  select coalesce(max(p.policy_epoch), 1) into v_epoch from fenceline.policy_scope p where p.scope_id = any (v_scopes);
   insert into fenceline.revocation
     (request_id, source_id, subject_id, role, scope_text, match_from, match_to, key_from, key_to, reason, requested_by,
      policy_epoch)
@@ -77,28 +79,53 @@ begin
   return v_scopes;
 end $$;
 
--- NOTHING_COVERED (P1): no subscription of the subject lies in the range, and no grant to it overlaps the range.
+-- The policy epoch of a revocation or a lift that holds the exclusive fences of these scopes: above every one that covers
+-- anything in them, also where scopes of several sources had come to different ones (F2).
+create or replace function fenceline.next_policy_epoch(p_source int, p_subject bigint, p_scopes int[]) returns bigint
+language sql stable as $$
+  select 1 + greatest(
+    (select max(p.policy_epoch) from fenceline.policy_scope p where p.scope_id = any (p_scopes)),
+    (select max(v.policy_epoch) from fenceline.revocation v
+     where v.subject_id = p_subject and v.source_id is null and p_source is null),
+    0)
+$$;
+
+-- NOTHING_COVERED (P1): the subject read nothing in the range, and no grant to it overlaps the range.
 create or replace function fenceline.covers_nothing_known(v fenceline.revocation) returns boolean
 language sql stable as $$
   select not exists (
+      -- A subject that never held a session read nothing: an audience, of which there are many.
       select 1 from fenceline.policy_scope p
       join fenceline.resource q on q.source_id = p.source_id
-      join fenceline.subscription s on s.resource_id = q.resource_id and s.scope_id = p.scope_id
-      where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id)
+      where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id) and p.session_generation > 0
         and left(q.match_key, 600) >= left(v.match_from, 600) and left(q.match_key, 600) <= left(v.match_to, 600)
-        and q.match_key >= v.match_from and q.match_key < v.match_to)
+        and q.match_key >= v.match_from and q.match_key < v.match_to
+        and fenceline.was_read_in(p.scope_id, q.resource_id))
     and not exists (
       select 1 from fenceline.policy_scope p
       join fenceline.resource q on q.source_id = p.source_id
-      join fenceline.subscription s on s.resource_id = q.resource_id and s.scope_id = p.scope_id
-      where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id)
+      where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id) and p.session_generation > 0
         and left(q.segment_key, 600) >= left(v.key_from, 600) and left(q.segment_key, 600) <= left(v.key_to, 600)
-        and q.segment_key >= v.key_from and q.segment_key < v.key_to)
+        and q.segment_key >= v.key_from and q.segment_key < v.key_to
+        and fenceline.was_read_in(p.scope_id, q.resource_id))
     and (v.role = 'reader' or not exists (
       select 1 from fenceline.access_grant g
       where g.audience_id = v.subject_id and (v.source_id is null or g.source_id = v.source_id)
         and (g.match_prefix >= v.match_from and g.match_prefix <= v.match_to
           or starts_with(v.match_from, g.match_prefix) or starts_with(v.match_to, g.match_prefix))))
+$$;
+
+-- Whether a resource is subscribed in a scope, or a part of what is (F5).
+create or replace function fenceline.was_read_in(p_scope int, p_resource bigint) returns boolean
+language sql stable as $$
+  select exists (
+      select 1 from fenceline.subscription s where s.resource_id = p_resource and s.scope_id = p_scope)
+    or exists (
+      select 1 from fenceline.group_root r
+      where r.part_id = p_resource and r.part_id <> r.resource_id and r.scope_id = p_scope)
+    or exists (
+      select 1 from fenceline.body b join fenceline.subscription s using (subscription_id)
+      where b.part_id = p_resource and s.scope_id = p_scope)
 $$;
 
 -- Completes a revocation whose batches are done and whose groups are purged; the caller holds its row.
@@ -141,14 +168,12 @@ begin
   if v.state = 'LIFTED' then
     return 'lifted';
   end if;
+  v.policy_epoch := fenceline.next_policy_epoch(v.source_id, v.subject_id, v_scopes);
   update fenceline.policy_scope
-  set policy_epoch = policy_epoch + 1, standing_revocations = standing_revocations - 1
+  set policy_epoch = v.policy_epoch, standing_revocations = standing_revocations - 1
   where scope_id = any (v_scopes);
   delete from fenceline.revocation_cover where revocation_id = p_revocation;
-  update fenceline.revocation
-  set state = 'LIFTED', lifted_at = fenceline.now(),
-      policy_epoch = coalesce((select max(p.policy_epoch) from fenceline.policy_scope p where p.scope_id = any (v_scopes)),
-                              policy_epoch + 1)
+  update fenceline.revocation set state = 'LIFTED', lifted_at = fenceline.now(), policy_epoch = v.policy_epoch
   where revocation_id = p_revocation;
   perform fenceline.reopen_subscriptions(p_revocation);
   insert into fenceline.receipt (scope_id, kind, detail)
@@ -163,7 +188,7 @@ begin
 end $$;
 
 -- Reopens what a lifted revocation closed. What another standing one covers stays closed and is that one's to reopen; what it
--- only covered in part is read again.
+-- only covered in part is read again; what was to be reconciled still is (F10).
 create or replace function fenceline.reopen_subscriptions(p_revocation bigint) returns void
 language plpgsql volatile as $$
 declare
@@ -191,15 +216,20 @@ begin
   where s.subscription_id = any (v_partly) and s.lifecycle = 'ACTIVE';
   with reopened as (
     update fenceline.subscription s
-    set lifecycle = 'SUBSCRIBING', generation = s.generation + 1, closed_by = null, close_ordinal = null,
-        close_policy_epoch = null, digest = null, session_generation = null, due_at = fenceline.now()
+    set lifecycle = case s.hidden_because when 'unreconciled' then 'RECONCILIATION_REQUIRED' else 'SUBSCRIBING' end::fenceline.lifecycle,
+        generation = s.generation + 1, closed_by = null, close_ordinal = null,
+        close_policy_epoch = null, digest = null, session_generation = null,
+        due_at = case when s.hidden_because is distinct from 'unreconciled' then fenceline.now() end
     where s.closed_by = p_revocation
-    returning s.scope_id, s.subscription_id, s.generation
+    returning s.scope_id, s.subscription_id, s.generation, s.lifecycle
   )
   insert into fenceline.receipt (scope_id, subscription_id, kind, detail)
-  select o.scope_id, o.subscription_id, 'reopened',
+  select o.scope_id, o.subscription_id, k.kind,
          jsonb_build_object('by', 'lift', 'revocation', p_revocation, 'generation', o.generation)
-  from reopened o;
+  from reopened o
+  join (values (1, 'reopened'), (2, 'reconciliation_required')) k (place, kind)
+    on k.kind = 'reopened' or o.lifecycle = 'RECONCILIATION_REQUIRED'
+  order by o.subscription_id, k.place;
 end $$;
 
 -- Revocations with what became of them, newest first.

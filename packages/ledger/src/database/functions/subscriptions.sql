@@ -19,7 +19,9 @@ begin
     join fenceline.policy_scope c on c.scope_id = s.scope_id
     join fenceline.resource r on r.resource_id = s.resource_id
     where s.scope_id = p_scope and s.subscription_id > p_after
-      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE') and s.hidden_because is distinct from 'tombstoned'
+      -- A deletion is read again only if something reopened it.
+      and (s.lifecycle in ('DISCOVERED', 'SUBSCRIBING')
+        or s.lifecycle = 'ACTIVE' and s.hidden_because is distinct from 'tombstoned')
       and s.session_generation is distinct from p_generation
       and (c.standing_revocations = 0 or not fenceline.is_revoked(c.subject_id, r.deny_hashes, 'reader'))
     order by s.subscription_id limit p_limit);

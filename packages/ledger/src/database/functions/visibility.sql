@@ -1,7 +1,8 @@
 -- What of some entries an asker may see, and how fresh it is (G1, G2, §9), in one query.
 --   p_index    name of the index, whichever version of it
 --   p_entries  entry numbers
---   p_asker    names of the user (first) and its groups; those nobody ever named match nothing
+--   p_asker    names of the user (first) and its groups; those nobody ever named match nothing. Whoever is named `user:…` or
+--              `svc:…` counts as the user in whatever place.
 -- Result: a row per visible entry: the version it stands for, its source, reader and URI (the part's), its freshness
 -- (`fresh`, `expired`, `unverified`, `changed`) and when its content was last confirmed. Of several alternatives the freshest
 -- counts, of several ingredients the least fresh.
@@ -11,7 +12,9 @@ returns table (entry_number bigint, index_id int, subscription_id bigint, ordina
 language plpgsql stable set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
-  v_user bigint := (select s.subject_id from fenceline.subject s where s.name = p_asker[1]);
+  v_users bigint[] := array(
+    select s.subject_id from fenceline.subject s
+    where s.name = p_asker[1] or s.name = any (p_asker) and s.name ~ '^(user|svc):');
   v_asker bigint[] := array(select s.subject_id from fenceline.subject s where s.name = any (p_asker));
 begin
   -- Edges are numbered, and their hashes collected with the numbers of those that have them: each hash is looked up once,
@@ -99,7 +102,7 @@ begin
       from edge e
       where (e.edge in (select a.edge from allowed a)) is true
         and (e.edge in (select d.edge from denied d
-                        where d.as_reader or d.as_audience and d.subject_id = v_user)) is not true
+                        where d.as_reader or d.as_audience and d.subject_id = any (v_users))) is not true
       order by e.group_id, e.ingredient, e.rank, e.verified_at desc nulls last, e.subscription_id
     ), needed as materialized (
       -- Of every edge a group ever had: an ingredient whose edges are all dead hides the group.
