@@ -66,6 +66,8 @@ export interface JobQueues {
 }
 
 const OPEN_TIMEOUT_MS = 10_000;
+/** A job of a worker that was killed is given to another after at most twice this, as a claim of the ledger is. */
+const JOB_LOCK_MS = 10_000;
 const WAKE_TIMEOUT_MS = 2_000;
 
 /** What is kept of finished jobs, for whoever looks at the queues: they carry no truth. */
@@ -183,7 +185,7 @@ class Queues implements JobQueues {
     const worker = new Worker(
       queueName(kind, this.options.prefix),
       process,
-      { ...this.backend.consumer, concurrency },
+      { ...this.backend.consumer, concurrency, lockDuration: JOB_LOCK_MS, stalledInterval: JOB_LOCK_MS },
       this.backend.factory as never,
     );
     worker.on("error", (error) => this.options.onError?.(error));

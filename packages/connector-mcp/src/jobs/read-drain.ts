@@ -56,8 +56,8 @@ interface SettledRead {
 export type DrainEnd = "drained" | "stopped";
 
 export class ReadDrain {
-  /** Subscriptions with at least one read since this connection began. */
-  readonly read = new Set<number>();
+  /** URIs whose last read the server answered with an error that may have been of the moment. */
+  readonly failed = new Set<string>();
 
   readonly #accepting: CoalescedCalls<ReadAnswer, AcceptedRead>;
   readonly #settling: CoalescedCalls<SettledRead, undefined>;
@@ -198,9 +198,10 @@ export class ReadDrain {
 
   /** Never rejects. */
   async #send(read: IssuedRead): Promise<void> {
-    this.read.add(read.subscriptionId);
     try {
       const outcome = await this.#request(read.uri);
+      if (outcome.outcome === "failed" || outcome.outcome === "unreachable") this.failed.add(read.uri);
+      else this.failed.delete(read.uri);
       if (outcome.outcome === "content") await this.#accept(read, outcome);
       else await this.#settle(read, outcome);
     } catch (error) {

@@ -42,7 +42,8 @@ export class SourceSession {
   /** Resolves when the source was scanned and read once, or that failed, or another process has it. */
   readonly triedOnce: Promise<void>;
   #markTried: () => void = () => undefined;
-  #handedOver = false;
+  /** Mode `once`: the end that another holder's lease had when that holder was asked to do the work. */
+  #handedOverAt: Date | undefined;
   readonly #stop = new AbortController();
   #poked = new AbortController();
   #work: SourceWork | undefined;
@@ -60,14 +61,14 @@ export class SourceSession {
     return this.#work !== undefined;
   }
 
-  /** Scanning or reading now. */
+  /** Scanning or reading now; in mode `once` {@link finished} tells. */
   get busy(): boolean {
     return this.#work?.busy === true;
   }
 
   /** Mode `once`: a running worker has this source and was asked to do the work. */
   get handedOver(): boolean {
-    return this.#handedOver;
+    return this.#handedOverAt !== undefined;
   }
 
   /** Tries at once to take the session, if it stands by; not if its source failed a moment ago. */
@@ -110,10 +111,7 @@ export class SourceSession {
     const request = { source: source.name, reader: source.reader, owner, leaseMs: source.settings.leaseMs };
     const taken = await SessionLease.take(ledger, request);
     if (taken.outcome === "held") {
-      if (mode === "once") {
-        await this.#handOver();
-        return "done";
-      }
+      if (mode === "once") return this.#leaveTo(taken);
       logger.debug({ holder: taken.owner }, "the session is held elsewhere");
       this.#markTried();
       const untilFree = taken.expiresAt.getTime() - Date.now();
@@ -121,6 +119,7 @@ export class SourceSession {
       return "lost";
     }
     const { lease } = taken;
+    this.#handedOverAt = undefined;
     try {
       logger.info({ session: lease.session.sessionId }, "session taken");
       return await this.#hold(lease);
@@ -144,8 +143,8 @@ export class SourceSession {
       }
       await pause(backoff.next(), signal);
     }
-    if (mode === "once") return "done";
-    return signal.aborted ? "lost" : "failed";
+    if (lease.lost.aborted || signal.aborted) return "lost";
+    return mode === "once" ? "done" : "failed";
   }
 
   async #connectAndWork(
@@ -179,11 +178,11 @@ export class SourceSession {
       this.counts.resolved();
       this.#progress({ phase: "connect", done: 1, total: 1 });
       logger.info({ era: connection.era, ...connection.capabilities }, "connected");
-      this.#work = work;
       if (mode === "once") {
         await work.runOnce();
         return context.signal.aborted ? "lost" : "done";
       }
+      this.#work = work;
       await work.start();
       onWorking();
       this.#markTried();
@@ -201,14 +200,19 @@ export class SourceSession {
     return connectSource(source.endpoint, { signal, onProblem: (problem) => logger.debug(problem) });
   }
 
-  /** A running worker has this source: it is asked to do what `once` would have done. */
-  async #handOver(): Promise<void> {
+  /**
+   * A running worker has this source: it is asked to do what `once` would have done. One that was killed has it too until
+   * its lease ends, but renews it no more; then the work is done here.
+   */
+  async #leaveTo(holder: { readonly expiresAt: Date }): Promise<"done" | "lost"> {
     const { ledger, source, logger } = this.options;
-    this.#handedOver = true;
+    if (this.#handedOverAt !== undefined) return holder.expiresAt > this.#handedOverAt ? "done" : "lost";
+    this.#handedOverAt = holder.expiresAt;
     logger.info("another worker holds this source and is asked to scan and read it");
     for (const kind of ["discovery", "read"] as const) {
       await ledger.announce({ kind, source: source.name, reader: source.reader });
     }
+    return "lost";
   }
 
   /** Waits, unless poked or stopped. */

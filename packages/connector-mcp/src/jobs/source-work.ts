@@ -6,10 +6,10 @@ import { connectorError } from "../errors.js";
 import { type CatalogOutcome, reconcileCatalog } from "./catalog-walk.js";
 import { problemOf } from "./problem.js";
 import { type DrainEnd, ReadDrain } from "./read-drain.js";
-import { SingleFlight } from "./single-flight.js";
 import type { SourceContext } from "./source-context.js";
 import { SubscriptionStream } from "./subscription-stream.js";
 import { WakeTimer } from "./wake-timer.js";
+import { WokenTask } from "./woken-task.js";
 
 /** `list_changed` notifications within this time of the first lead to one discovery (S9). */
 const LIST_CHANGED_WINDOW_MS = 250;
@@ -31,10 +31,8 @@ export interface SourceWakes {
 export class SourceWork {
   readonly #reads: ReadDrain;
   readonly #stream: SubscriptionStream;
-  readonly #discovering = new SingleFlight(() => this.#discover());
-  readonly #draining = new SingleFlight(() => this.#drain());
-  readonly #readTimer: WakeTimer;
-  readonly #discoveryTimer: WakeTimer;
+  readonly #discovering: WokenTask<CatalogOutcome["outcome"]>;
+  readonly #draining: WokenTask<DrainEnd>;
   readonly #indexTimer: WakeTimer;
 
   #watchNew: () => Promise<void>;
@@ -47,11 +45,11 @@ export class SourceWork {
   ) {
     this.#indexTimer = new WakeTimer(wake.index);
     this.#reads = new ReadDrain(context, () => this.#indexTimer.within(INDEX_WINDOW_MS));
-    this.#readTimer = new WakeTimer(wake.read);
-    this.#discoveryTimer = new WakeTimer(wake.discovery);
+    this.#draining = new WokenTask(wake.read, () => this.#drain());
+    this.#discovering = new WokenTask(wake.discovery, () => this.#discover());
     this.#stream = new SubscriptionStream(context, watched, {
-      onReadsDue: (inMs) => this.#readTimer.within(inMs),
-      onListChanged: () => this.#discoveryTimer.within(LIST_CHANGED_WINDOW_MS),
+      onReadsDue: (inMs) => this.#draining.within(inMs),
+      onListChanged: () => this.#discovering.within(LIST_CHANGED_WINDOW_MS),
     });
     this.#watchNew = () => this.#stream.watchNew();
   }
@@ -64,17 +62,16 @@ export class SourceWork {
     await this.drainReads();
   }
 
-  /** Scans and reads everything once, without subscribing (mode `once`). */
+  /** Scans and reads everything once, and what failed a second time, without subscribing (mode `once`). */
   async runOnce(): Promise<void> {
     this.#requireResources();
     this.#watchNew = () => this.#putOnTimer();
     await this.discover();
     // What was known before is read also where the list could not be had.
     await this.#putOnTimer();
-    if ((await this.#reads.drainDue()) === "stopped") return;
-    const unread = [...this.watched].filter(([, subscriptionId]) => !this.#reads.read.has(subscriptionId));
-    await this.#reads.drainUris(unread.map(([uri]) => uri));
-    await this.#reads.drainDue();
+    // Not what is due: what fails is due again soon, and a source of which some hangs would never be done.
+    if ((await this.#reads.drainUris([...this.watched.keys()])) === "stopped") return;
+    await this.#reads.drainUris([...this.#reads.failed]);
   }
 
   discover(): Promise<CatalogOutcome["outcome"]> {
@@ -93,18 +90,14 @@ export class SourceWork {
 
   /** Ends timers and stream. What is in flight ends by the context's signal. Never rejects. */
   async stop(): Promise<void> {
-    this.#readTimer.clear();
-    this.#discoveryTimer.clear();
     this.#indexTimer.clear();
-    await this.#stream.close();
-    await this.#discovering.settled();
-    await this.#draining.settled();
+    await Promise.all([this.#discovering.stop(), this.#draining.stop(), this.#stream.close()]);
   }
 
   async #drain(): Promise<DrainEnd> {
     const end = await this.#reads.drainDue();
     if (this.context.signal.aborted) return end;
-    this.#readTimer.within(end === "stopped" ? RETRY_READS_MS : await this.#millisecondsToNextRead());
+    this.#draining.within(end === "stopped" ? RETRY_READS_MS : await this.#millisecondsToNextRead());
     return end;
   }
 
@@ -135,7 +128,7 @@ export class SourceWork {
     }
     if (!signal.aborted) {
       const settled = outcome.outcome === "published";
-      this.#discoveryTimer.within(settled ? settings.reviewMs : Math.min(settings.reviewMs, RETRY_DISCOVERY_MS));
+      this.#discovering.within(settled ? settings.reviewMs : Math.min(settings.reviewMs, RETRY_DISCOVERY_MS));
     }
     return outcome.outcome;
   }

@@ -79,6 +79,8 @@ class Pool implements WorkerPool {
   #reconciler: Reconciler | undefined;
   #listening: { close(): Promise<void> } | undefined;
   #closing: Promise<void> | undefined;
+  /** What the reconciler's last look found waiting. */
+  #waited = { indexing: false, purging: false };
 
   constructor(
     private readonly options: WorkerPoolOptions,
@@ -215,21 +217,26 @@ class Pool implements WorkerPool {
     else this.#woken(wake);
   }
 
+  /**
+   * What waits is woken through the queue; what still waits at the next look is done without it, because a queue may have
+   * taken the wake and keep it to itself: behind the job of a worker that was killed (58 s until BullMQ lets go of it), or
+   * paused. Two workers at once do no harm: what one has claimed the other does not get.
+   */
   #reconcile(status: LedgerStatus, revocationsToAdvance: readonly number[]): void {
     if (this.#closing) return;
+    const indexing = status.waiting.indexing > 0;
     const purging = revocationsToAdvance.length > 0 || status.waiting.purging > 0;
-    if (!this.#wakes) {
-      if (purging) void this.#purger.sweep();
-      return;
-    }
+    const waited = this.#waited;
+    this.#waited = { indexing, purging };
     for (const { name, reader, due, holder } of status.sources) {
       const session = this.#sessions.get(name, reader);
-      if (!session) continue;
-      if (holder === undefined) session.poke();
-      else if (due > 0) this.#wakes.read(name, reader);
+      if (holder === undefined) session?.poke();
+      else if (due > 0) void session?.drainReads();
     }
-    if (status.waiting.indexing > 0) this.#wakeIndexes();
-    if (purging) this.#wakes.purge();
+    if (indexing) this.#wakeIndexes();
+    if (indexing && waited.indexing) for (const name of this.#indexer.names) void this.#processors?.indexed(name);
+    if (purging) this.#wakes?.purge();
+    if (purging && (waited.purging || !this.#wakes)) void this.#purger.sweep();
   }
 
   async #isIdle(): Promise<boolean> {

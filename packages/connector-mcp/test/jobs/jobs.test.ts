@@ -1,13 +1,13 @@
 import type { AddressInfo } from "node:net";
 import { connect, createServer, type Socket } from "node:net";
 import { describeWithRedis } from "@fenceline/test-services";
-import { createPostgresBackend, Queue } from "bullmq";
+import { createPostgresBackend, Queue, Worker } from "bullmq";
 import { Redis } from "ioredis";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { FencelineConfig } from "#src/config/config-schema.js";
 import { type QueueKind, queueName } from "#src/jobs/queues.js";
 import { startModernServer } from "../mcp/modern-server.js";
-import { ask, configFor, newCast, startPool, useLedger } from "./pool-setup.js";
+import { ask, type Cast, configFor, newCast, startPool, useLedger } from "./pool-setup.js";
 
 const SECONDS = 1_000;
 vi.setConfig({ testTimeout: 60 * SECONDS });
@@ -88,6 +88,58 @@ describe("a wake that was lost", () => {
     await queue.resume();
 
     await expect.poll(texts, within).toContain("announced, and the job lost");
+  });
+});
+
+describe("a queue that takes wakes and keeps them to itself", () => {
+  /** Takes a job of each kind, as a worker that is killed at once: while its lock stands, nobody gets one about the same. */
+  async function takeJobs(cast: Cast, config: FencelineConfig): Promise<void> {
+    const { source, reader } = cast;
+    const connection = { ...ledgerOf().database.connectionOptions, schema: "public", migrate: true, max: 1 } as object;
+    const about: [QueueKind, string, object][] = [
+      ["read", `${source} ${reader}`, { source, reader }],
+      ["discovery", `${source} ${reader}`, { source, reader }],
+      ["index", "main", { index: "main" }],
+      ["purge", "\n", {}],
+      ["purge", "embedded", { store: "embedded" }],
+    ];
+    for (const [kind, id, payload] of about) {
+      const name = queueName(kind, config.queuePrefix);
+      const queue = new Queue(name, { connection }, createPostgresBackend as never);
+      const killed = new Worker(
+        name,
+        null,
+        { connection, lockDuration: 10 * 60 * SECONDS },
+        createPostgresBackend as never,
+      );
+      queue.on("error", () => undefined);
+      killed.on("error", () => undefined);
+      onTestFinished(async () => void (await Promise.all([queue.close(), killed.close()])));
+      await queue.add(kind, { v: 1, ...payload }, { deduplication: { id, keepLastIfActive: true } });
+      expect((await killed.getNextJob("killed", { block: false }))?.data).toMatchObject(payload);
+    }
+  }
+
+  test("costs a moment each: everything is read, found, indexed and purged without it (P4)", async () => {
+    const server = await startModernServer();
+    onTestFinished(() => server.close());
+    const ledger = ledgerOf();
+    const cast = newCast();
+    const config = configFor(cast, server.url);
+    await takeJobs(cast, config);
+    const soon = { timeout: 5 * SECONDS, interval: 50 };
+    const texts = async () => (await ask(ledger, config, "note", cast.asker)).map(({ text }) => text).sort();
+
+    await startPool(ledger, config);
+    await expect.poll(texts, within).toEqual(["first", "second", "third"]);
+    server.resources.set("note://a", "changed");
+    server.notify.resourceUpdated("note://a");
+    await expect.poll(texts, soon).toEqual(["changed", "second", "third"]);
+    server.resources.set("note://d", "listed");
+    server.notify.resourcesChanged();
+    await expect.poll(texts, soon).toContain("listed");
+    const { revocationId } = await ledger.revoke({ source: cast.source, subject: cast.reader, reason: "trial ended" });
+    await expect.poll(async () => (await ledger.revocation(revocationId))?.state, soon).toBe("COMPLETE");
   });
 });
 

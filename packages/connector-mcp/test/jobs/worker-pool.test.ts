@@ -207,6 +207,37 @@ describe("a pool in mode once", () => {
     expect(server.log).not.toContain("opened");
   });
 
+  test("sends a read that hangs once, and ends when it has timed out", async () => {
+    const server = await startServer();
+    const [hanging] = [...server.resources.keys()];
+    server.hanging.add(hanging as string);
+    // More than are read at once, so that reading goes on while the first is due for another try.
+    for (let more = 0; more < 10; more += 1) {
+      server.resources.set(`note://hangs/${more}`, "never read");
+      server.hanging.add(`note://hangs/${more}`);
+    }
+    const settings = { requestTimeoutMs: 1_200, readConcurrency: 2 };
+    const pool = await startPool(ledgerOf(), configFor(newCast(), server.url, { settings }), "once");
+
+    expect(await pool.idle({ timeoutMs: 40 * SECONDS })).toBe("idle");
+
+    expect(pool.stats().sources[0]?.reads).toEqual({ issued: 13, accepted: 2, unchanged: 0, refused: 0, failed: 11 });
+  });
+
+  test("does the work itself when the worker that holds its source was killed", async () => {
+    const server = await startServer();
+    const ledger = ledgerOf();
+    const cast = newCast();
+    const { source, reader } = cast;
+    await ledger.registerSource({ name: source, endpointDigest: new Uint8Array(32) });
+    await ledger.openSession({ source, reader, owner: "killed", leaseMs: 2_000 });
+
+    const pool = await startPool(ledger, configFor(cast, server.url), "once");
+    expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
+
+    expect(pool.stats().sources[0]).toMatchObject({ reads: { accepted: 3 }, entries: { written: 3 }, problems: [] });
+  });
+
   test("ends, with the reason, when the source does not answer", async () => {
     const pool = await startPool(ledgerOf(), configFor(newCast(), "http://127.0.0.1:9/mcp"), "once");
 

@@ -11,6 +11,8 @@ export interface ModernServer extends HttpServer {
   /** Text by URI; change it at will. */
   resources: Map<string, string>;
   reads: Map<string, number>;
+  /** URIs whose reads are never answered. */
+  hanging: Set<string>;
   toolCalls: string[];
   notify: McpHttpHandler["notify"];
   /** Answers every further request with this status. */
@@ -29,6 +31,7 @@ export async function startModernServer(
     ["note://c", "third"],
   ]);
   const reads = new Map<string, number>();
+  const hanging = new Set<string>();
   const toolCalls: string[] = [];
   let status: number | undefined;
   const capabilities = options.capabilities ?? { resources: { subscribe: true, listChanged: true } };
@@ -50,6 +53,7 @@ export async function startModernServer(
         const text = resources.get(uri);
         if (text === undefined) throw new ResourceNotFoundError(uri);
         reads.set(uri, (reads.get(uri) ?? 0) + 1);
+        if (hanging.has(uri)) return new Promise<never>(() => {});
         const contents = [{ uri, mimeType: "text/plain", text }];
         return options.ttlMs === undefined
           ? { contents }
@@ -67,6 +71,7 @@ export async function startModernServer(
     ...http,
     resources,
     reads,
+    hanging,
     toolCalls,
     notify: handler.notify,
     refuseWith(next) {
