@@ -91,7 +91,7 @@ export interface SourceWire {
   subscriptionIdOf(filter: SubscriptionFilter): SubscriptionId | undefined;
   /** Tells what an error means, and ends the connection when it means that the session is lost. */
   failure(error: unknown, signal?: AbortSignal): FailureKind;
-  /** The message of an error, free of the endpoint's secrets. */
+  /** What an error says, in one line, free of the endpoint's secrets and of answers' bodies. */
   explain(error: unknown): string;
   /** The error to throw for a failed request; `what` names the request. */
   error(what: string, error: unknown, signal?: AbortSignal): FencelineError<ConnectorErrorCode>;

@@ -3,7 +3,6 @@ import {
   Client,
   type JSONRPCMessage,
   type PriorDiscovery,
-  SdkHttpError,
   type StreamableHTTPClientTransport,
   SUBSCRIPTION_ID_META_KEY,
   type SubscriptionFilter,
@@ -32,7 +31,7 @@ import {
   type SourceEndpoint,
   stdioTransport,
 } from "./source-endpoint.js";
-import { classifyFailure, type FailureKind, failureCode } from "./wire-failure.js";
+import { classifyFailure, describeError, type FailureKind, failureCode } from "./wire-failure.js";
 
 const CLIENT_INFO = { name: "fenceline", version: "0.1.0" };
 const DEFAULT_REQUEST_TIMEOUT_MS = 60_000;
@@ -191,8 +190,7 @@ export class SourceLink implements SourceConnection, SourceWire {
   }
 
   explain(error: unknown): string {
-    const status = error instanceof SdkHttpError ? ` (HTTP ${error.status})` : "";
-    return this.#redact(error instanceof Error ? error.message : String(error)).trimEnd() + status;
+    return this.#redact(describeError(error));
   }
 
   #makeClient(options: ConnectOptions): Client {
@@ -267,7 +265,7 @@ export class SourceLink implements SourceConnection, SourceWire {
       );
       if (result.isError !== true) return undefined;
       const text = result.content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join(" ");
-      return { message: this.#redact(text) || "the tool reported an error" };
+      return { message: this.#redact(describeError(text)) || "the tool reported an error" };
     } catch (error) {
       return { message: this.explain(error), cause: error };
     }

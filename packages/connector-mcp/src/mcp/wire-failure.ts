@@ -80,6 +80,46 @@ export function classifyFailure(error: unknown, context: FailureContext): Failur
   return isNetworkError(error) ? "unreachable" : "failed";
 }
 
+/** Longest message taken over from elsewhere, in characters. */
+const MAX_MESSAGE = 300;
+
+/**
+ * What an error says, in one short line. A body of an HTTP answer is left out, and so is what JSON.parse quotes of its
+ * input: both may be a resource's content, and the line goes into logs and into receipts that outlive a purge (P8).
+ */
+export function describeError(error: unknown): string {
+  const line = whatItSays(error).replace(/\s+/g, " ").trim();
+  return line.length > MAX_MESSAGE ? `${line.slice(0, MAX_MESSAGE)}…` : line;
+}
+
+function whatItSays(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  if (error instanceof SyntaxError) return "not valid JSON";
+  if (error instanceof SdkHttpError) return httpMessageOf(error);
+  return error instanceof SdkError ? invalidFieldsIn(error.message) : error.message;
+}
+
+function httpMessageOf(error: SdkHttpError): string {
+  const body = error.data["text"];
+  const hasBody = typeof body === "string" && body !== "";
+  const said = hasBody ? error.message.replace(body, "").replace(/:\s*$/, "") : error.message;
+  const reason = answerIn(error)?.message;
+  const status = said.includes(`HTTP ${error.status}`) ? "" : ` (HTTP ${error.status})`;
+  return `${said}${reason === undefined ? "" : `: ${reason}`}${status}`;
+}
+
+/** A result that does not fit is reported as a document of its own, a dozen lines for each field. */
+function invalidFieldsIn(message: string): string {
+  const start = message.indexOf("[\n");
+  if (start < 0) return message;
+  try {
+    const issues = JSON.parse(message.slice(start)) as readonly { path: readonly unknown[]; message: string }[];
+    return message.slice(0, start) + issues.map((issue) => `${issue.path.join(".")}: ${issue.message}`).join("; ");
+  } catch {
+    return message;
+  }
+}
+
 /** -32602 is also what servers answer to parameters they dislike; only without data, or typed, does it say "not found". */
 function classifyAnswer(code: number, data: unknown, typed: boolean): FailureKind {
   if (typed || code === RESOURCE_NOT_FOUND) return "not_found";
@@ -124,14 +164,15 @@ function classifySdkError(error: SdkError): FailureKind {
 }
 
 /** The JSON-RPC error that some servers put into the body of an HTTP error. */
-function answerIn(error: SdkHttpError): { code: number; data: unknown } | undefined {
+function answerIn(error: SdkHttpError): { code: number; data: unknown; message: string | undefined } | undefined {
   const text = error.data["text"];
   if (typeof text !== "string") return undefined;
   try {
     const body: unknown = JSON.parse(text);
     const answer = isRecord(body) ? body["error"] : undefined;
     if (!isRecord(answer) || typeof answer["code"] !== "number") return undefined;
-    return { code: answer["code"], data: answer["data"] };
+    const { code, data, message } = answer as { code: number; data: unknown; message: unknown };
+    return { code, data, message: typeof message === "string" ? message : undefined };
   } catch {
     return undefined;
   }

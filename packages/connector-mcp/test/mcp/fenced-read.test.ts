@@ -123,6 +123,26 @@ describe("what is no content", () => {
     expect("message" in seen && seen.message).not.toContain("secret-token-1");
   });
 
+  test.each<[string, Parameters<typeof answering>[0], string]>([
+    [
+      "the body of an HTTP error",
+      { status: 500, body: "CONTENT ".repeat(500) },
+      "Error POSTing to endpoint (HTTP 500)",
+    ],
+    [
+      "fields that do not fit, each by its name",
+      { result: { contents: [{ uri, text: 7, note: "CONTENT" }] } },
+      "Invalid result for resources/read: contents.0: ",
+    ],
+  ])("a message leaves out content and is one short line: %s (P8)", async (_name, reply, message) => {
+    const { connection } = await answering(reply);
+    const seen = await readResource(connection, uri, LIMITS);
+    const said = "message" in seen ? seen.message : "";
+    expect(said).toContain(message);
+    expect(said).not.toMatch(/CONTENT|\n/);
+    expect(said.length).toBeLessThan(320);
+  });
+
   test("a typed and a bare not-found of real servers of both lines are not_found (F7)", async () => {
     const modern = await connected(await startModernServer());
     const legacy = await connected(await startLegacyServer());
