@@ -22,6 +22,7 @@ import { FencelineError } from "@fenceline/ledger";
  * | `queue_unreachable` | the queue's Redis or PostgreSQL does not answer | check address, network and credentials |
  * | `job_payload_invalid` | a job's data does not fit the queue's published schema | correct the program that added the job |
  * | `resources_not_offered` | a server declares no resources capability: its source is unknown, never empty | see the server's settings, or remove the source |
+ * | `reader_unknown` | a grant names a reader that the source is not read as | correct the name, or configure the reader |
  * | `index_unknown` | no index of that name is configured, or several are and none was named | name one of the configured indexes |
  * | `pool_closed` | a worker pool was used after `close()` | start another |
  * | `asker_missing` | a retrieval names nobody who asks | pass `configurable: { asker: ["user:…", "group:…"] }` |
@@ -51,6 +52,7 @@ export type ConnectorErrorCode =
   | "queue_unreachable"
   | "job_payload_invalid"
   | "resources_not_offered"
+  | "reader_unknown"
   | "index_unknown"
   | "pool_closed"
   | "asker_missing"

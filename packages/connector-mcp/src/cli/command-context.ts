@@ -18,24 +18,38 @@ export interface CommandContext {
   /** On standard error; standard output belongs to the command's answer. */
   readonly logger: Logger;
   readonly json: boolean;
-  /** Set by `setExitCode`; the process ends with it once everything is closed. */
+  /** Whether a person watches: what takes longer than a second shows how far it is. */
   readonly progress: boolean;
 }
 
-/** A command with the options that all of them share. */
-export function fencelineCommand(name: string): Command {
+/**
+ * A command with the options that all of them share.
+ *
+ * @param examples lines as they are typed, without `fenceline`
+ */
+export function fencelineCommand(name: string, examples: readonly string[]): Command {
   return new Command(name)
+    .exitOverride()
+    .showHelpAfterError("(run with --help for the usage)")
     .option("--config <file>", "configuration file (default: fenceline.config.json)")
     .option("--json", "print one JSON document on standard output")
-    .option("--verbose", "log more, on standard error");
+    .option("--verbose", "log more, on standard error")
+    .addHelpText("after", `\nExamples:\n${examples.map((example) => `  fenceline ${example}\n`).join("")}`);
 }
 
-/** Loads the configuration, opens its ledger for `work`, and closes it whatever happens. */
+/**
+ * Loads the configuration, opens its ledger for `work`, and closes it whatever happens.
+ *
+ * @param check throws where the configuration shows the command to be wrong: before there is a ledger, which a command
+ * that is wrong does not create
+ */
 export async function withContext<Result>(
   options: CommonOptions,
   work: (context: CommandContext) => Promise<Result>,
+  check: (config: FencelineConfig) => void = () => undefined,
 ): Promise<Result> {
   const config = await loadConfig(options.config);
+  check(config);
   const logger = pino(
     { name: "fenceline", level: options.verbose === true ? "debug" : "error" },
     pino.destination({ fd: 2, sync: true }),

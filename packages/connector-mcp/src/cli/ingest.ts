@@ -7,19 +7,21 @@ import {
   printAnswer,
   withContext,
 } from "./command-context.js";
+import { parseSeconds } from "./option-values.js";
 import { ProgressBar } from "./progress-bar.js";
 
 interface IngestOptions extends CommonOptions {
-  readonly timeout: string;
+  /** In milliseconds. */
+  readonly timeout: number;
 }
 
 /** `fenceline ingest`: scans, reads and indexes what is due, then ends. */
 export function ingestCommand(): Command {
-  return fencelineCommand("ingest")
+  return fencelineCommand("ingest", ["ingest", "ingest --config prod.json --json --timeout 600"])
     .description("scan, read and index every source once, then end")
-    .option("--timeout <seconds>", "give up after this long", "3600")
+    .option("--timeout <seconds>", "give up after this long (default: 3600)", parseSeconds, 3_600_000)
     .action(async (options: IngestOptions) => {
-      const ok = await withContext(options, (context) => ingest(context, Number(options.timeout) * 1_000));
+      const ok = await withContext(options, (context) => ingest(context, options.timeout));
       if (!ok) process.exitCode = 1;
     });
 }

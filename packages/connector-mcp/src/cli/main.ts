@@ -24,6 +24,7 @@ const usageErrors = new Set([
   "schema_invalid_name",
   "uri_invalid",
   "source_unknown",
+  "reader_unknown",
   "index_unknown",
   "record_invalid",
 ]);

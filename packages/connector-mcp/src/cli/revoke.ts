@@ -7,6 +7,8 @@ import {
   printAnswer,
   withContext,
 } from "./command-context.js";
+import { assertConceivable, registerNamedSource } from "./named-source.js";
+import { parseName, parseSeconds, parseText } from "./option-values.js";
 import { ProgressBar } from "./progress-bar.js";
 import { describeScope, type UriScopeOptions, uriScopeOf, withUriScope } from "./uri-scope-options.js";
 
@@ -18,35 +20,52 @@ interface RevokeOptions extends CommonOptions, UriScopeOptions {
   readonly requestId?: string;
   readonly by?: string;
   readonly wait?: boolean;
-  readonly timeout: string;
+  /** In milliseconds. */
+  readonly timeout: number;
 }
 
 /** `fenceline revoke`: takes a permission back; with `--wait` until nothing derived under it is left (P1–P5). */
 export function revokeCommand(): Command {
   return withUriScope(
-    fencelineCommand("revoke")
+    fencelineCommand("revoke", [
+      'revoke --subject user:alice --prefix catalog://plans/enterprise --reason "left the team"',
+      'revoke --subject svc:rag --role reader --source catalog --everything --reason "contract ended" --wait',
+    ])
       .description("take a permission back; what it covers is hidden when this returns")
-      .requiredOption("--subject <subject>", "whose permission: user:…, group:… or a reader")
+      .requiredOption("--subject <subject>", "whose permission: user:…, group:… or a reader", parseName)
       .addOption(
         new Option("--role <role>", "as whom the subject loses it")
           .choices(["reader", "audience", "both"])
           .default("both"),
       )
-      .option("--source <name>", "of this source (default: every source)"),
+      .option("--source <name>", "of this source (default: every source)", parseName),
   )
-    .requiredOption("--reason <text>", "why; kept in the record")
-    .option("--request-id <id>", "idempotency key: the same id again is the same revocation")
-    .option("--by <who>", "who asked (default: the user that runs this)")
+    .requiredOption("--reason <text>", "why; kept in the record", parseText)
+    .option("--request-id <id>", "idempotency key: the same id again is the same revocation", parseName)
+    .option("--by <who>", "who asked (default: the user that runs this)", parseName)
     .option("--wait", "wait until every derived entry is verified absent, and purge here what can be reached from here")
-    .option("--timeout <seconds>", "with --wait: give up waiting after this long", "60")
-    .action(async (options: RevokeOptions) => {
-      await withContext(options, async (context) => {
-        const given = await context.ledger.revoke(requestOf(options));
-        const status = options.wait === true ? await purged(context, given, Number(options.timeout) * 1_000) : given;
-        printAnswer(context.json, documentOf(status), () => describeRevocation(status));
-        if (options.wait === true && status.state === "EFFECTIVE") process.exitCode = 1;
-      });
+    .option("--timeout <seconds>", "with --wait: give up waiting after this long (default: 60)", parseSeconds, 60_000)
+    .action((options: RevokeOptions, command: Command) => {
+      if (options.wait !== true && command.getOptionValueSource("timeout") !== "default") {
+        command.error("error: option '--timeout <seconds>' says how long to --wait, which is not asked for");
+      }
+      return withContext(
+        options,
+        (context) => revoke(context, options),
+        (config) => assertConceivable(config, options.source),
+      );
     });
+}
+
+async function revoke(context: CommandContext, options: RevokeOptions): Promise<void> {
+  await registerNamedSource(context, options.source);
+  const given = await context.ledger.revoke(requestOf(options));
+  const status = options.wait === true ? await purged(context, given, options.timeout) : given;
+  printAnswer(context.json, documentOf(status), () => [
+    ...describeRevocation(status),
+    ...(status.state === "EFFECTIVE" ? describeRest(options.wait === true) : []),
+  ]);
+  if (options.wait === true && status.state === "EFFECTIVE") process.exitCode = 1;
 }
 
 function requestOf(options: RevokeOptions): RevocationRequest {
@@ -54,7 +73,7 @@ function requestOf(options: RevokeOptions): RevocationRequest {
     subject: options.subject,
     role: options.role,
     reason: options.reason,
-    scope: uriScopeOf(options, { everything: true }),
+    scope: uriScopeOf(options),
     requestedBy: options.by ?? `cli:${process.env["USER"] ?? process.env["LOGNAME"] ?? "unknown"}`,
     ...(options.source !== undefined && { source: options.source }),
     ...(options.requestId !== undefined && { requestId: options.requestId }),
@@ -95,17 +114,21 @@ async function untilComplete(ledger: Ledger, given: RevocationStatus, timeoutMs:
 }
 
 function documentOf(status: RevocationStatus) {
-  const { revocationId, requestId, state, effectiveAt, covered, stores, exports, nothingCovered } = status;
+  const { revocationId, requestId, state, effectiveAt, stores, exports, nothingCovered } = status;
+  const covered = isCounted(status) ? status.covered : { resources: null, entries: null };
   return { revocationId, requestId, state, effectiveAt, covered, nothingCovered, stores, exports };
+}
+
+/** What is covered is counted while it is marked, which begins when the revocation is in effect already. */
+function isCounted({ state, nothingCovered, covered }: RevocationStatus): boolean {
+  return state !== "EFFECTIVE" || nothingCovered || covered.resources > 0 || covered.entries > 0;
 }
 
 function describeRevocation(status: RevocationStatus): string[] {
   return [
     `revocation ${status.revocationId} (${status.requestId}): ${status.state}, effective since ${status.effectiveAt.toISOString()}`,
     `  ${status.subject} as ${status.role}, ${status.source ?? "every source"}, ${describeScope(status.scope)}`,
-    status.nothingCovered
-      ? "  it covers nothing that is known; it stands for what will be"
-      : `  covers ${status.covered.resources} resources and ${status.covered.entries} entries`,
+    describeCover(status),
     ...status.stores.map((store) => {
       const outcome =
         store.remaining === 0
@@ -115,4 +138,15 @@ function describeRevocation(status: RevocationStatus): string[] {
     }),
     ...(status.exports > 0 ? [`  ${status.exports} exports it cannot reach`] : []),
   ];
+}
+
+function describeCover(status: RevocationStatus): string {
+  if (status.nothingCovered) return "  NOTHING_COVERED: nothing that is known; it stands for what will be";
+  if (!isCounted(status)) return "  what it covers is hidden; how much that is, is not counted yet";
+  return `  covers ${status.covered.resources} resources and ${status.covered.entries} entries`;
+}
+
+function describeRest(waited: boolean): string[] {
+  if (!waited) return ["  workers remove what was derived; --wait waits for it and helps"];
+  return ["gave up waiting: not everything is verified absent yet; it stays hidden, and workers go on"];
 }

@@ -5,7 +5,7 @@ import { table } from "./table.js";
 
 /** `fenceline status`: sources, open revocations, stores, what waits and who works. */
 export function statusCommand(): Command {
-  return fencelineCommand("status")
+  return fencelineCommand("status", ["status", "status --json"])
     .description("show sources, revocations, stores and what waits")
     .action((options: CommonOptions) =>
       withContext(options, async ({ ledger, json }) => {

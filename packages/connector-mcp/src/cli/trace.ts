@@ -1,14 +1,16 @@
 import type { Trace } from "@fenceline/ledger";
 import type { Command } from "commander";
 import { type CommonOptions, fencelineCommand, printAnswer, withContext } from "./command-context.js";
+import { parseText } from "./option-values.js";
 
-const entryId = /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
+/** An id of any kind: one that is not ours is an entry nobody knows, and no URI. */
+const entryId = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** `fenceline trace`: where an entry came from, or what was derived from a URI (L4). */
 export function traceCommand(): Command {
-  return fencelineCommand("trace")
+  return fencelineCommand("trace", ["trace catalog://plans/basic", "trace 0e47c2b7-33ad-8001-8000-000000000004 --json"])
     .description("show where an entry came from, or everything derived from a URI")
-    .argument("<uri-or-entry>", "a resource's URI, or the id of an entry")
+    .argument("<uri-or-entry>", "a resource's URI, or the id of an entry", parseText)
     .action((of: string, options: CommonOptions) =>
       withContext(options, async ({ ledger, json }) => {
         const trace = await ledger.trace(entryId.test(of) ? { entry: of } : { uri: of });
@@ -20,7 +22,7 @@ export function traceCommand(): Command {
 
 /** A trace as lines. */
 function describeTrace(trace: Trace): string[] {
-  if (trace.versions.length === 0) return ["nothing is recorded of it"];
+  if (trace.versions.length === 0) return ["nothing is recorded of it, or no longer: what was purged keeps no ids"];
   return trace.versions.flatMap((version) => [
     `${version.uri}  version ${version.lineageId}`,
     `  accepted ${version.acceptedAt.toISOString()} from ${version.source} as ${version.reader}` +

@@ -9,12 +9,19 @@ import {
   withContext,
 } from "./command-context.js";
 
-/** A store's comparison, or why there is none. */
-type ComparedStore = StoreComparison | { readonly store: string; readonly failure: string };
+type Counts = Omit<StoreComparison, "store">;
+
+/** A store compared with an index that lives in it; where it did not answer, every count is unknown. */
+type ComparedStore = { readonly store: string; readonly index: string } & (
+  | Counts
+  | ({ readonly failure: string } & { readonly [Count in keyof Counts]: null })
+);
+
+const UNKNOWN = { recorded: null, present: null, missing: null, orphans: null, foreign: null };
 
 /** `fenceline verify`: recomputes the ledger's invariants, and compares every store with the ledger. */
 export function verifyCommand(): Command {
-  return fencelineCommand("verify")
+  return fencelineCommand("verify", ["verify", "verify --json"])
     .description("check the ledger's invariants, and every store against the ledger")
     .action((options: CommonOptions) =>
       withContext(options, async (context) => {
@@ -33,18 +40,16 @@ export function verifyCommand(): Command {
 
 /** One row per index; a store that does not answer keeps the others from nothing. */
 async function compareStores({ config, ledger }: CommandContext): Promise<ComparedStore[]> {
-  const { openIndex } = await import("../jobs/configured-indexes.js");
+  const { configuredIndexes } = await import("../jobs/configured-indexes.js");
   const compared: ComparedStore[] = [];
-  for (const name of Object.keys(config.indexes)) {
+  for (const index of configuredIndexes(config, ledger)) {
+    const names = { store: index.storeName, index: index.name };
     try {
-      const index = await openIndex({ config, ledger, name });
-      try {
-        compared.push(await index.compare());
-      } finally {
-        await index.close();
-      }
+      compared.push({ ...names, ...(await (await index.open()).compare()) });
     } catch (error) {
-      compared.push({ store: name, failure: error instanceof Error ? error.message : String(error) });
+      compared.push({ ...names, ...UNKNOWN, failure: error instanceof Error ? error.message : String(error) });
+    } finally {
+      await index.close();
     }
   }
   return compared;
@@ -52,7 +57,7 @@ async function compareStores({ config, ledger }: CommandContext): Promise<Compar
 
 /** What others wrote into the store is theirs; everything else has to fit. */
 function isSound(store: ComparedStore): boolean {
-  return !("failure" in store) && store.missing === 0 && (store.orphans ?? 0) === 0;
+  return store.missing === 0 && (store.orphans ?? 0) === 0;
 }
 
 function describeInvariant({ name, checked, broken }: Invariant): string {
@@ -60,10 +65,11 @@ function describeInvariant({ name, checked, broken }: Invariant): string {
 }
 
 function describeStore(store: ComparedStore): string {
-  if ("failure" in store) return `✗ store of ${store.store}: ${store.failure}`;
+  const name = `store ${store.store}, index ${store.index}`;
+  if ("failure" in store) return `✗ ${name}: ${store.failure}`;
   const unlisted = store.orphans === null ? ", cannot be gone through for others" : "";
   return (
-    `${isSound(store) ? "✓" : "✗"} store ${store.store}: ${store.recorded} recorded, ${store.present} present, ` +
+    `${isSound(store) ? "✓" : "✗"} ${name}: ${store.recorded} recorded, ${store.present} present, ` +
     `${store.missing} missing, ${store.orphans ?? 0} orphans, ${store.foreign ?? 0} foreign${unlisted}`
   );
 }

@@ -4,7 +4,7 @@ import { type CommonOptions, fencelineCommand, printAnswer, untilAskedToStop, wi
 
 /** `fenceline worker`: stays, holds subscriptions, shares the work with every other worker on the ledger. */
 export function workerCommand(): Command {
-  return fencelineCommand("worker")
+  return fencelineCommand("worker", ["worker", "worker --config prod.json --verbose"])
     .description("stay and keep every index right until stopped (Ctrl-C)")
     .action((options: CommonOptions) =>
       withContext(options, async ({ config, ledger, json }) => {

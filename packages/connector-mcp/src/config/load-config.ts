@@ -4,6 +4,7 @@ import type { z } from "zod";
 import { connectorError } from "../errors.js";
 import { configSchema, type FencelineConfig, type FencelineConfigInput } from "./config-schema.js";
 import { resolveEnvironmentReferences } from "./environment-references.js";
+import { jsonFaultAt } from "./json-fault.js";
 
 const DEFAULT_CONFIG_FILE = "fenceline.config.json";
 
@@ -42,21 +43,28 @@ function check(config: unknown): Checked {
 }
 
 async function readJson(file: string): Promise<unknown> {
-  let text: string;
+  const text = await readText(file);
   try {
-    text = await readFile(file, "utf8");
+    return JSON.parse(text);
+  } catch {
+    const { line, column } = jsonFaultAt(text);
+    throw configInvalid(file, [`not valid JSON: line ${line}, column ${column}`]);
+  }
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    const text = await readFile(file, "utf8");
+    return text.replace(/^\ufeff/, ""); // some editors begin a file with it
   } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === "EISDIR") throw configInvalid(file, ["it is a directory: name the file in it"]);
+    if (code !== "ENOENT" && code !== "ENOTDIR") throw configInvalid(file, [`it cannot be read (${code})`]);
     throw connectorError(
       "config_missing",
       `There is no configuration at ${file}: write one, or name it with --config.`,
       { cause },
     );
-  }
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The parser's own message quotes the text around the fault, which may be a credential.
-    throw configInvalid(file, ["not valid JSON"]);
   }
 }
 

@@ -2,8 +2,8 @@
 import { type Database, type Ledger, openDatabase } from "@fenceline/ledger";
 import type { EmbeddingsInterface } from "@langchain/core/embeddings";
 import type { VectorStoreInterface } from "@langchain/core/vectorstores";
+import { chosenIndex } from "../config/chosen-index.js";
 import type { FencelineConfig, IndexConfig } from "../config/config-schema.js";
-import { connectorError } from "../errors.js";
 import { EmbeddedVectorStore } from "../langchain/embedded-vector-store.js";
 import type { GuardedRetriever, RetrievalOptions } from "../langchain/guarded-retriever.js";
 import { HashedLexicalEmbeddings } from "../langchain/hashed-lexical-embeddings.js";
@@ -104,14 +104,8 @@ export async function openIndex(options: {
   readonly name?: string;
 }): Promise<OpenIndex> {
   const { config, ledger } = options;
-  const names = Object.keys(config.indexes);
-  const name = options.name ?? (names.length === 1 ? names[0] : undefined);
-  const index = name === undefined ? undefined : config.indexes[name];
-  if (name === undefined || index === undefined) {
-    const asked = name === undefined ? "No index was named" : `There is no index ${name}`;
-    throw connectorError("index_unknown", `${asked}; configured are: ${names.join(", ") || "none"}.`);
-  }
-  const configured = new ConfiguredIndex(name, index, ledger);
+  const name = chosenIndex(config, options.name);
+  const configured = new ConfiguredIndex(name, config.indexes[name] as IndexConfig, ledger);
   const opened = await configured.open();
   return {
     asRetriever: (retrieval) => opened.asRetriever(retrieval),

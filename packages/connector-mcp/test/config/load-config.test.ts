@@ -116,8 +116,15 @@ describe("a configuration file", () => {
 
     const error: unknown = await loadConfig(broken, {}).catch((thrown: unknown) => thrown);
 
-    expect(error).toMatchObject({ code: "config_invalid" });
+    expect(error).toMatchObject({ code: "config_invalid", message: expect.stringContaining("line 1, column 41") });
     expect((error as Error).message).not.toContain("hunter2");
+    await expect(loadConfig(await fileWith('\ufeff{ "mcpServers": {} }'), {})).resolves.toMatchObject({
+      mcpServers: {},
+    });
+    await expect(loadConfig(folder, {})).rejects.toMatchObject({
+      code: "config_invalid",
+      message: expect.stringContaining("directory"),
+    });
     await expect(loadConfig(join(folder, "absent.json"), {})).rejects.toMatchObject({
       code: "config_missing",
       message: expect.stringContaining("--config"),
