@@ -25,11 +25,13 @@ export type {
   SettledAs,
   SettleOutcome,
 } from "./reads.js";
+// The records are what leaves the ledger for keeping. Of these, `purgeReceipt` is made (`purgeReceiptOf`); the ledger's answers
+// hold what the others need, in types of their own, and nothing calls itself a record that is none.
 export { type CapabilityReceipt, capabilityReceipt } from "./records/capability-receipt.js";
 export { type DerivedEntry, derivedEntry } from "./records/derived-entry.js";
 export { parseRecord } from "./records/parse-record.js";
 export { type PermissionRevocation, permissionRevocation } from "./records/permission-revocation.js";
-export { type PurgeReceipt, purgeReceipt } from "./records/purge-receipt.js";
+export { type PurgeReceipt, purgeReceipt, purgeReceiptOf } from "./records/purge-receipt.js";
 export {
   type ProvenSnapshot,
   provenSnapshot,

@@ -3,6 +3,7 @@ import type { Queryable } from "./database/database.js";
 import { FencelineError } from "./errors.js";
 import { call, storableText } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
+import type { PurgeReceipt } from "./records/purge-receipt.js";
 import { EVERY_SOURCE, hashPrefix } from "./resource-rows.js";
 import type { UriScope } from "./resource-uri.js";
 import { revocationStatuses } from "./revocation-status.js";
@@ -90,7 +91,7 @@ export interface RevocationLedger {
     readonly limit: number;
     readonly leaseMs: number;
   }): Promise<PurgeClaim[]>;
-  /** The entries are gone by id, probed at `absentAt`. Writes `purgeReceipt.v1` rows and completes revocations (P3). */
+  /** The entries are gone by id, probed at `absentAt`. Leaves a receipt per store and cause, and completes revocations (P3). */
   confirmPurge(
     store: string,
     claims: readonly PurgeClaim[],
@@ -126,16 +127,16 @@ export interface UnreachedExport {
   readonly exportedAt: Date;
 }
 
+/** A removal from one store that was verified (P3); `purgeReceiptOf` makes the `purgeReceipt.v1` record of it. */
 export interface PurgeReceiptRow {
-  readonly record: "purgeReceipt.v1";
   readonly purgeReceiptId: number;
   readonly revocationId: number | undefined;
   readonly store: string;
-  readonly cause: string;
+  readonly cause: PurgeReceipt["cause"];
   readonly entries: number;
   /** Keyed digest of the sorted entry ids, hex (P8). */
   readonly idsDigest: string;
-  readonly claim: "hidden" | "absent" | "erased";
+  readonly claim: "absent" | "erased";
   readonly startedAt: Date;
   readonly absentAt: Date;
 }
@@ -224,7 +225,6 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
         [revocationId ?? null],
       );
       return rows.map((row) => ({
-        record: "purgeReceipt.v1" as const,
         purgeReceiptId: row.purge_receipt_id,
         revocationId: row.revocation_id ?? undefined,
         store: row.store,
@@ -278,10 +278,10 @@ interface ReceiptRow {
   readonly purge_receipt_id: number;
   readonly revocation_id: number | null;
   readonly store: string;
-  readonly cause: string;
+  readonly cause: PurgeReceipt["cause"];
   readonly entries: number;
   readonly ids_digest: Buffer;
-  readonly claim: "hidden" | "absent" | "erased";
+  readonly claim: "absent" | "erased";
   readonly started_at: Date;
   readonly absent_at: Date;
 }

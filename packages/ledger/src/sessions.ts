@@ -27,7 +27,7 @@ export type OpenSessionResult =
   | { readonly outcome: "opened"; readonly session: Session }
   | { readonly outcome: "held"; readonly owner: string; readonly expiresAt: Date };
 
-/** What was negotiated with a server, kept as a `capabilityReceipt.v1` (U1). */
+/** What was negotiated with a server, kept as a capability receipt (U1). */
 export interface NegotiatedCapabilities {
   readonly era: "modern" | "legacy";
   readonly protocolVersion: string;

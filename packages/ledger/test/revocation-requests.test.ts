@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
+import { parseRecord } from "#src/records/parse-record.js";
+import { purgeReceipt, purgeReceiptOf } from "#src/records/purge-receipt.js";
 import type { Session } from "#src/sessions.js";
 import { activate } from "./ledger-under-test.js";
-import { activeSource, advance, createIndex, describeWholeLedger, indexDue, readNow } from "./whole-ledger.js";
+import { activeSource, advance, createIndex, describeWholeLedger, indexDue, purge, readNow } from "./whole-ledger.js";
 
 const DIRECTORY = "catalog://plans";
 const PART = "catalog://elsewhere/part";
@@ -57,6 +59,22 @@ describeWholeLedger("what a revocation answers and leaves", (ledger) => {
     const before = await tagOfNextVersion(little);
     await revokeAndLift({ source: little.source });
     expect(await tagOfNextVersion(little)).toBeGreaterThan(before);
+  });
+
+  test("what was verified absent leaves a purgeReceipt.v1 (P3)", async () => {
+    const { session, source } = await activeSource(ledger, [DIRECTORY]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [DIRECTORY], () => "one line");
+    await indexDue(ledger, index, source);
+    const { revocationId } = await ledger.revoke({ source, subject: "svc:rag", reason: "r" });
+    await advance(ledger, revocationId);
+    await purge(ledger, index);
+    const records = (await ledger.purgeReceipts(revocationId)).map((row) =>
+      parseRecord(purgeReceipt, purgeReceiptOf(row)),
+    );
+    expect(records).toMatchObject([
+      { revocationId, store: index.ref.store, cause: "revoked", entries: 1, remaining: 0, claim: "absent" },
+    ]);
   });
 
   async function sourceOf(reader: string): Promise<Session> {

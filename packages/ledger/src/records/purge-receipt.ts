@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { PurgeReceiptRow } from "../revocations.js";
 import { counter, instant, keyedDigest, ledgerId, name } from "./record-fields.js";
 
 /**
@@ -42,3 +43,15 @@ export const purgeReceipt = z
   })
   .refine(({ entries, remaining }) => remaining <= entries, { path: ["remaining"], error: "is above entries" });
 export type PurgeReceipt = z.infer<typeof purgeReceipt>;
+
+/** The record of a receipt that the ledger answers with (`Ledger.purgeReceipts`). What is not gone has none, so nothing remains. */
+export function purgeReceiptOf({ revocationId, startedAt, absentAt, ...row }: PurgeReceiptRow): PurgeReceipt {
+  return {
+    record: "purgeReceipt.v1",
+    ...row,
+    revocationId: revocationId ?? null,
+    remaining: 0,
+    startedAt: startedAt.toISOString(),
+    absentAt: absentAt.toISOString(),
+  };
+}
