@@ -163,6 +163,7 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
     async revoke(request) {
       const { outcome, id, requestId } = await insertRevocation(database, request);
       if (outcome === "request_id_reused") throw requestIdReused(requestId);
+      if (outcome === "revoked") await call(database, "fenceline.note_coverage($1)", [id]);
       return statusOf(id);
     },
 

@@ -67,8 +67,10 @@ end $$;
 
 -- The covered resources after the revocation's cursor, in order. Four phases, because for a denial either text may begin
 -- either key (F10); the last two only where the texts differ. What an earlier phase found is not found again.
+-- Each batch costs its own length: the cursor's text stands alone as well, a bound the index knows, and the setting leaves
+-- the planner the order of the index. Else each walked over all others (at 20,000 resources 20 of 35 ms).
 create or replace function fenceline.next_covered_resources(v fenceline.revocation, p_limit int) returns bigint[]
-language plpgsql stable as $$
+language plpgsql stable set enable_sort = off as $$
 declare
   v_from text collate "C" := case when v.cursor_phase in (0, 3) then v.match_from else v.key_from end;
   v_to text collate "C" := case when v.cursor_phase in (0, 3) then v.match_to else v.key_to end;
@@ -79,6 +81,7 @@ begin
       where q.source_id = v.cursor_source
         and left(q.match_key, 600) >= left(v_from, 600) and left(q.match_key, 600) <= left(v_to, 600)
         and q.match_key >= v_from and q.match_key < v_to
+        and left(q.match_key, 600) >= v.cursor_key
         and (left(q.match_key, 600), q.resource_id) > (v.cursor_key, v.cursor_resource)
         and not fenceline.was_found_before(v, q)
       order by left(q.match_key, 600), q.resource_id
@@ -89,6 +92,7 @@ begin
     where q.source_id = v.cursor_source
       and left(q.segment_key, 600) >= left(v_from, 600) and left(q.segment_key, 600) <= left(v_to, 600)
       and q.segment_key >= v_from and q.segment_key < v_to
+      and left(q.segment_key, 600) >= v.cursor_key
       and (left(q.segment_key, 600), q.resource_id) > (v.cursor_key, v.cursor_resource)
       and not fenceline.was_found_before(v, q)
     order by left(q.segment_key, 600), q.resource_id
@@ -105,11 +109,20 @@ $$;
 -- How many of these resources the subject read, also as parts, or (an audience) was granted. Ask before they are marked.
 create or replace function fenceline.count_covered(v fenceline.revocation, p_source int, p_resources bigint[]) returns int
 language sql stable as $$
+  with read as materialized (
+    select s.resource_id, s.scope_id from fenceline.subscription s where s.resource_id = any (p_resources)
+    union
+    select r.part_id, r.scope_id from fenceline.group_root r
+    where r.part_id = any (p_resources) and r.part_id <> r.resource_id
+    union
+    select b.part_id, s.scope_id from fenceline.body b join fenceline.subscription s using (subscription_id)
+    where b.part_id = any (p_resources)
+  )
   select count(*)::int from fenceline.resource q
   where q.resource_id = any (p_resources)
-    and (v.role <> 'audience' and exists (
-        select 1 from fenceline.policy_scope p
-        where p.source_id = p_source and p.subject_id = v.subject_id and fenceline.was_read_in(p.scope_id, q.resource_id))
+    and (v.role <> 'audience' and q.resource_id in (
+        select d.resource_id from read d join fenceline.policy_scope p using (scope_id)
+        where p.source_id = p_source and p.subject_id = v.subject_id)
       or v.role <> 'reader' and exists (
         select 1 from fenceline.access_grant g
         where g.cover_hash = any (q.cover_hashes) and g.audience_id = v.subject_id and g.source_id = p_source
