@@ -13,9 +13,18 @@ export interface CliResult {
   readonly stderr: string;
 }
 
-/** Runs one command of the CLI to its end. */
-export async function runCli(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<CliResult> {
+/**
+ * Runs one command of the CLI to its end.
+ *
+ * @param options.closeOutput nobody reads what it writes: the pipe is closed before it begins
+ */
+export async function runCli(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+  options: { closeOutput?: boolean } = {},
+): Promise<CliResult> {
   const child = spawnCli(args, env);
+  if (options.closeOutput === true) child.stdout?.destroy();
   const [stdout, stderr] = [collected(child.stdout), collected(child.stderr)];
   const [code] = (await once(child, "close")) as [number | null];
   return { code, stdout: stdout(), stderr: stderr() };

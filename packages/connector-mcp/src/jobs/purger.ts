@@ -86,7 +86,7 @@ export class Purger {
     const { ledger, signal, logger } = this.options;
     const name = index.storeName;
     try {
-      const store: BoundedStore = (await index.open()).store;
+      const store = await this.#open(index);
       const { entries, failure } = await purgeStore({ ledger, store, name, signal });
       if (entries > 0) logger.info({ store: name, entries }, "entries removed and verified absent");
       this.#removed += entries;
@@ -94,6 +94,16 @@ export class Purger {
       return this.#ended(name, entries, failure?.message);
     } catch (error) {
       return this.#ended(name, 0, problemOf(error).message);
+    }
+  }
+
+  /** Nothing was claimed yet, so that others may go on; the ledger is told why this process does not (P5). */
+  async #open(index: ConfiguredIndex): Promise<BoundedStore> {
+    try {
+      return (await index.open()).store;
+    } catch (error) {
+      await this.options.ledger.releasePurge(index.storeName, [], problemOf(error).message);
+      throw error;
     }
   }
 
