@@ -28,9 +28,14 @@ const checks = {
  * Runs every check, or those named.
  *
  * @param {string[]} names
- * @returns {Promise<number>} The exit code.
+ * @returns {Promise<number>} The exit code; 2 where there is no check of a name.
  */
 export async function check(names) {
+  const unknown = names.filter((name) => !Object.hasOwn(checks, name));
+  if (unknown.length > 0) {
+    console.error(`There is no check "${unknown.join('", "')}" among: ${Object.keys(checks).join(", ")}.`);
+    return 2;
+  }
   let failed = 0;
   for (const [name, run] of Object.entries(checks)) {
     if (names.length > 0 && !names.includes(name)) continue;
