@@ -1,6 +1,8 @@
 import { z } from "zod";
 
-const ms = () => z.int().positive();
+/** Node's timers hold 31 bits: after a longer wait than this they fire at once. */
+const MAX_MS = 2 ** 31 - 1;
+const ms = () => z.int().positive().max(MAX_MS);
 const count = () => z.int().positive();
 
 const fields = {
@@ -17,9 +19,12 @@ const fields = {
   /** Largest content of one resource, in bytes. A larger one is not kept. */
   maxBodyBytes: count(),
   /** Notifications of one URI within this window from the first cause one read (U5). */
-  coalesceMs: z.int().min(0),
+  coalesceMs: z.int().min(0).max(MAX_MS),
   /** Lease of a session and of the reads it issues. A holder that died is replaced after this long. */
-  leaseMs: z.int().min(1_000),
+  leaseMs: z
+    .int()
+    .min(1_000)
+    .max(MAX_MS - 60_000),
   /** Longest wait for one answer of the server. */
   requestTimeoutMs: ms(),
   /** Reads in flight at once, per reader. */

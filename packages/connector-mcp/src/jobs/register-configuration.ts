@@ -5,7 +5,8 @@ import { type ConfiguredEndpoint, configuredSources } from "../config/configured
 
 /** Brings sources and configured grants of the ledger up to the configuration; a grant that left it is withdrawn (G1). */
 export async function registerConfiguration(ledger: Ledger, config: FencelineConfig): Promise<void> {
-  const sources = configuredSources(config);
+  // A source that is disabled is not read; what may be seen of it is still what the configuration says.
+  const sources = configuredSources({ ...config, mcpServers: enabled(config.mcpServers) });
   for (const { name, endpoint, settings } of sources) {
     await ledger.registerSource({ name, endpointDigest: digestOf(endpoint), stalenessMs: settings.stalenessMs });
   }
@@ -13,6 +14,10 @@ export async function registerConfiguration(ledger: Ledger, config: FencelineCon
     [...new Set(sources.map(({ name }) => name))],
     config.grants.filter(({ source }) => sources.some(({ name }) => name === source)).map(grantOf),
   );
+}
+
+function enabled(servers: FencelineConfig["mcpServers"]): FencelineConfig["mcpServers"] {
+  return Object.fromEntries(Object.entries(servers).map(([name, server]) => [name, { ...server, disabled: false }]));
 }
 
 function grantOf({ source, reader, audience, uri, prefix }: FencelineConfig["grants"][number]): Grant {

@@ -143,6 +143,11 @@ describe("a configuration in code", () => {
     expect(config.indexes["main"]?.store).toBe(store);
   });
 
+  test("with an interval that no timer holds is refused, for it would pass at once", () => {
+    const settings = { reviewMs: 30 * 24 * 3_600_000 };
+    expect(() => defineConfig({ mcpServers: { catalog }, settings })).toThrow(/settings\.reviewMs: /);
+  });
+
   test("with a grant of a source that is not configured is refused", () => {
     const grants = [{ source: "catalogue", reader: "svc:rag", audience: "group:sales", everything: true as const }];
 

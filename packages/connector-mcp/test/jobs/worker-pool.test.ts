@@ -207,6 +207,23 @@ describe("a pool in mode once", () => {
     expect(server.log).not.toContain("opened");
   });
 
+  test("withdraws a grant that left the configuration also where its source is disabled (G1)", async () => {
+    const server = await startServer();
+    const ledger = ledgerOf();
+    const cast = newCast();
+    const { source, reader } = cast;
+    const config = configFor(cast, server.url);
+    const first = await startPool(ledger, config, "once");
+    expect(await first.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
+    await first.close();
+    const disabled = { [source]: { url: server.url, reader, disabled: true } };
+
+    await startPool(ledger, configFor(cast, server.url, { mcpServers: disabled }), "once");
+    expect(textsOf(await ask(ledger, config, "notes", cast.asker))).toEqual(["first", "second", "third"]);
+    await startPool(ledger, configFor(cast, server.url, { mcpServers: disabled, grants: [] }), "once");
+    expect(await ask(ledger, config, "notes", cast.asker)).toEqual([]);
+  });
+
   test("sends a read that hangs once, and ends when it has timed out", async () => {
     const server = await startServer();
     const [hanging] = [...server.resources.keys()];
