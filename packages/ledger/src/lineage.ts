@@ -84,6 +84,11 @@ export interface LineageLedger {
   /** Keyed digest of a chunk, hex; equal chunks of one ledger have equal digests (L3, P8). */
   digestChunk(text: string): string;
   claimIndexWork(index: IndexRef, page: { readonly limit: number; readonly leaseMs: number }): Promise<IndexWork[]>;
+  /**
+   * Prolongs claims by `leaseMs` from now, for what takes longer than a claim may stand (10 s). Those that another worker
+   * holds by now stay its; `confirmVersions` tells.
+   */
+  renewIndexWork(index: IndexRef, claimed: readonly IndexWork[], lease: { readonly leaseMs: number }): Promise<void>;
   /** Hands a claim back, with the failure that made it so. It is due again after a backoff. */
   releaseIndexWork(index: IndexRef, work: IndexWork, failure?: string): Promise<void>;
   /**
@@ -190,6 +195,16 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
           chunkDigest,
         })),
       }));
+    },
+
+    async renewIndexWork({ indexId }, claimed, { leaseMs }) {
+      if (claimed.length === 0) return;
+      await call(database, "fenceline.renew_index_work($1, $2, $3, $4)", [
+        indexId,
+        claimed.map(({ subscriptionId }) => subscriptionId),
+        claimed.map(({ claimToken }) => claimToken),
+        leaseMs,
+      ]);
     },
 
     async releaseIndexWork({ indexId }, { subscriptionId, claimToken }, failure) {

@@ -107,6 +107,27 @@ describeWholeLedger("lineage", (ledger) => {
     expect(await seen(ledger, index, READER)).toEqual(["second"]);
   });
 
+  test("a claim that is renewed outlasts its first end, and one that another worker took stays that one's (L3)", async () => {
+    const { index, source } = await oneVersion("text");
+    const work = await onlyWork(index, source);
+    const long = { leaseMs: 3_600_000 };
+    for (let renewals = 0; renewals < 3; renewals += 1) {
+      await ledger.advanceClock(9_000);
+      await ledger.renewIndexWork(index.ref, [work], long);
+    }
+    await ledger.advanceClock(9_000);
+    expect(await claimWork(ledger, index, source)).toEqual([]);
+    const slow = await writeVersion(ledger, index, work);
+    await ledger.advanceClock(1_000);
+    const taken = await onlyWork(index, source);
+    await ledger.renewIndexWork(index.ref, [work], long);
+    expect(await ledger.confirmVersions(index.ref, [slow])).toMatchObject([{ outcome: "claim_lost" }]);
+    const quick = await writeVersion(ledger, index, taken);
+    await ledger.advanceClock(10_000);
+    await ledger.renewIndexWork(index.ref, [taken], long);
+    expect(await ledger.confirmVersions(index.ref, [quick])).toMatchObject([{ outcome: "confirmed" }]);
+  });
+
   test("a claim that ended is another worker's; the first is refused and what it wrote is removed (L3, P4)", async () => {
     const { index, source } = await oneVersion("text");
     const slow = await writeVersion(ledger, index, await onlyWork(index, source));

@@ -1,4 +1,5 @@
 import { FencelineError, type IndexRef, type IndexWork, type LineageLedger } from "@fenceline/ledger";
+import { ClaimRenewal } from "./claim-renewal.js";
 import { type IndexPlan, type PlanOptions, planVersion } from "./index-plan.js";
 import type { IndexWriter, WrittenVersion } from "./index-writer.js";
 
@@ -75,16 +76,28 @@ export class IndexRun {
     const { ledger, ref, leaseMs } = this.#options;
     const claimedAt = performance.now();
     const claimed = await ledger.claimIndexWork(ref, { limit, leaseMs });
+    const renewal = new ClaimRenewal({ ledger, ref, claimed, claimedAt, leaseMs });
+    try {
+      return await this.#indexClaimed(claimed, claimedAt, renewal);
+    } finally {
+      await renewal.stop();
+    }
+  }
+
+  async #indexClaimed(claimed: readonly IndexWork[], claimedAt: number, renewal: ClaimRenewal): Promise<number> {
+    const { ledger, ref, leaseMs } = this.#options;
     const { now, later } = this.#sorted(claimed);
     const tried = now.length;
     let slice: IndexPlan[] = [];
     while (now.length > 0 && !this.stopped) {
       const plan = await this.#plan(now.shift() as IndexWork);
       if (plan) slice.push(plan);
+      // Cutting a large text holds the process up for seconds, its timers too.
+      await renewal.renewIfDue();
       if (now.length > 0 && chunksIn(slice) < WRITE_AT_CHUNKS) continue;
       await this.#write(slice);
       slice = [];
-      // The rest of a claim that is half over goes to whoever claims next, rather than be lost halfway.
+      // What is left after half a lease goes to whoever claims next: perhaps somebody who is idle.
       if (performance.now() - claimedAt > leaseMs / 2) break;
     }
     for (const work of [...slice.map((plan) => plan.work), ...now, ...later]) await ledger.releaseIndexWork(ref, work);

@@ -13,7 +13,7 @@ import { type StoreAdapter, storeAdapterOf } from "./store-adapter.js";
 import { compareStore, type StoreComparison } from "./store-comparison.js";
 import type { TextPorts } from "./version-texts.js";
 
-/** Longest claim of a version, and so the longest that one is not indexed after its worker was killed. */
+/** Claim of a version, renewed while it is worked on: the longest that one is not indexed after its worker was killed. */
 const LEASE_MS = 10_000;
 /** Versions claimed at once: their bodies are in memory. */
 const CLAIM = 32;
@@ -37,7 +37,7 @@ export interface LineageIndexOptions extends TextPorts {
   readonly chunkSize?: ChunkSize;
   /** Whatever else decides about the chunks: a splitter's or guard's settings. A change of it needs a new version. */
   readonly configuration?: string;
-  /** Claim of a version, in milliseconds. Default 10 s; longer only where embedding one takes longer. */
+  /** Claim of a version, in milliseconds; half of it is the store's time for one call. Default, and at most, 10 s. */
   readonly leaseMs?: number;
 }
 

@@ -143,6 +143,22 @@ language sql stable as $$
   from fenceline.body b where b.subscription_id = p_subscription and b.ordinal = p_ordinal
 $$;
 
+-- Prolongs claims, from now. One that has run out is taken up again where nobody else claimed it meanwhile.
+--   p_index, p_subscriptions, p_tokens  the claims; one that is no longer held is left alone
+--   p_lease_ms                          as of `claim_index_work`
+create or replace function fenceline.renew_index_work(
+  p_index int, p_subscriptions bigint[], p_tokens uuid[], p_lease_ms bigint
+) returns void
+language plpgsql volatile as $$
+begin
+  perform 1 from fenceline.outbox o
+    where o.index_id = p_index and o.subscription_id = any (p_subscriptions) order by o.subscription_id for no key update;
+  update fenceline.outbox o
+  set claim_until = fenceline.now() + fenceline.milliseconds(least(p_lease_ms, 10000))
+  from unnest(p_subscriptions, p_tokens) c (subscription_id, claim_token)
+  where o.index_id = p_index and o.subscription_id = c.subscription_id and o.claim_token = c.claim_token;
+end $$;
+
 -- Hands a claim back; the version is due again after a backoff of 1 s, doubled with each attempt, at most 5 min.
 --   p_index, p_subscription, p_token  the claim; one that is no longer held is left alone
 --   p_failure  why, or null (handed back in order: due at once)
