@@ -27,7 +27,10 @@ export async function everythingStory(story: Story, options: { readonly progress
     options,
   );
   try {
-    story.say(`server-everything runs over stdio; the ledger is in ${house.directory} and stays there.\n`);
+    story.say(
+      `server-everything runs over stdio; the ledger is in ${house.directory} and stays there.\n` +
+        `What the workers log is in ${house.log}.\n`,
+    );
     await tell(story, house);
   } finally {
     await house.close();

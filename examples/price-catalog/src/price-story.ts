@@ -18,7 +18,8 @@ export async function priceStory(story: Story, options: { readonly progress: boo
     const house = await openHouse(configOf(catalog), options);
     try {
       story.say(
-        `The price catalogue listens on ${catalog.url}; the ledger is in ${house.directory} and stays there.\n`,
+        `The price catalogue listens on ${catalog.url}; the ledger is in ${house.directory} and stays there.\n` +
+          `What the workers log is in ${house.log}.\n`,
       );
       await tell(story, catalog, house);
     } finally {
