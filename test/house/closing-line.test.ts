@@ -25,7 +25,7 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 async function run(body: string, env: Record<string, string> = {}, args: string[] = []) {
   const file = join(folder, "planted.test.ts");
   const imports = `
-    import { describeWithPostgres, describeWithPostgresAndRedis } from "@fenceline/test-services";
+    import { describeWhere, describeWithPostgres, describeWithPostgresAndRedis } from "@fenceline/test-services";
     import { beforeAll, describe, expect, test } from "vitest";`;
   await writeFile(file, `${imports}\ntest("holds", () => expect(1).toBe(1));\n${body}`);
   const vitest = join(root, "node_modules/vitest/vitest.mjs");
@@ -56,12 +56,20 @@ test("a group whose service is not set is named and skipped, with the service it
     describeWithPostgres("rows", (url) => test("never runs", () => expect(url).toBe("")));
     describeWithPostgresAndRedis("both", () => test("never runs", () => {}));`);
   expect(lines.slice(-4)).toEqual([
-    "Not run, for want of a service:",
+    "Not run, for want of what it needs:",
     "  planted.test.ts > rows (PostgreSQL not set)",
     "  planted.test.ts > both (PostgreSQL and Redis not set)",
     closing,
   ]);
   expect({ code, closing }).toEqual({ code: 0, closing: "1 passed, 0 failed, 2 skipped" });
+});
+
+test("a group that a machine cannot run is named with what it lacks, also where services are required", async () => {
+  const groups = `describeWhere(false, "not root", "for root", () => test("never runs", () => {}));
+    describeWhere(true, "not root", "for anybody", () => test("runs", () => {}));`;
+  const { lines, code, closing } = await run(groups, { FENCELINE_REQUIRE_SERVICES: "1" });
+  expect(lines).toContain("  planted.test.ts > for root (not root)");
+  expect({ code, closing }).toEqual({ code: 0, closing: "2 passed, 0 failed, 1 skipped" });
 });
 
 test("a group whose service is set gets its address", async () => {

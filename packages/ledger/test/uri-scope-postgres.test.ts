@@ -1,13 +1,12 @@
+import { describeWithPostgres } from "@fenceline/test-services";
 import fc from "fast-check";
 import pg from "pg";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { matchKey, segmentKey } from "#src/resource-uri.js";
 import { denialCovers, denialRanges, grantCovers, scopeKey, scopeMatchKey, WHOLE_KEY_MARK } from "#src/uri-scope.js";
 import { scopeAndUri } from "./arbitrary-uri.js";
 
-const { FENCELINE_TEST_POSTGRES_URL: url } = process.env;
-
-describe.skipIf(url === undefined)("URI coverage in PostgreSQL", () => {
+describeWithPostgres("URI coverage in PostgreSQL", (url) => {
   it("ranges under collate C and starts_with agree with the definition, for any storable key (P1, G1)", async () => {
     const pairs = fc.sample(scopeAndUri, { numRuns: 5_000, seed: 11 });
     const rows = pairs.map(([scope, uri], position) => {

@@ -2,7 +2,7 @@ import type { Reporter, TestCase, TestModule, TestSuite, Vitest } from "vitest/n
 import "./index.js";
 
 /**
- * Closes a run of the tests: names the groups that were not run because a service is not set, fails on every other
+ * Closes a run of the tests: names what was not run for want of what it needs, fails on every other
  * skipped test, and ends with the line `N passed, N failed` (`, N skipped` may follow).
  */
 export default class ClosingLineReporter implements Reporter {
@@ -17,11 +17,11 @@ export default class ClosingLineReporter implements Reporter {
     const tests = modules.flatMap((module) => [...module.children.allTests()]);
     const inState = (...states: string[]) => tests.filter((test) => states.includes(test.result().state));
     const skipped = inState("skipped");
-    const notRun = skipped.filter((test) => test.meta().servicesNotSet);
+    const notRun = skipped.filter((test) => test.meta().notRun !== undefined);
     const forbidden = this.#filtered ? [] : skipped.filter((test) => !notRun.includes(test) && !isBelowFailure(test));
 
-    if (notRun.length > 0) console.log("Not run, for want of a service:");
-    for (const test of notRun) console.log(`  ${groupOf(test)} (${test.meta().servicesNotSet?.join(" and ")} not set)`);
+    if (notRun.length > 0) console.log("Not run, for want of what it needs:");
+    for (const test of notRun) console.log(`  ${groupOf(test)} (${test.meta().notRun})`);
     if (forbidden.length > 0) console.log("Skipped, which counts as failed:");
     for (const test of forbidden) console.log(`  ${test.module.relativeModuleId} > ${test.fullName}`);
 

@@ -1,6 +1,7 @@
 /**
  * Groups of tests that need a real PostgreSQL or Redis. Where its address is not set, the group stands in the run as one
- * skipped test that names the service, and the reporter lists it; with `FENCELINE_REQUIRE_SERVICES=1` (CI) it fails.
+ * skipped test that names the service, and the reporter lists it; with `FENCELINE_REQUIRE_SERVICES=1` (CI) it fails. A
+ * group that this machine cannot run is listed too, and fails nowhere.
  */
 
 import { describe, test } from "vitest";
@@ -10,8 +11,8 @@ export type Service = "PostgreSQL" | "Redis";
 
 declare module "vitest" {
   interface TaskMeta {
-    /** Set on the placeholder of a group that was not run: the services whose addresses are not set. */
-    servicesNotSet?: Service[];
+    /** Set on the placeholder of what was not run: why, for instance `PostgreSQL not set`. */
+    notRun?: string;
   }
 }
 
@@ -44,6 +45,17 @@ export function describeWithPostgresAndRedis(
   describeWith(["PostgreSQL", "Redis"], name, ([postgresUrl, redisUrl]) => body(postgresUrl, redisUrl));
 }
 
+/**
+ * A `describe` for what some machines cannot run at all.
+ *
+ * @param holds whether this one can, for instance because root runs the tests
+ * @param lack what it lacks otherwise, for the list at the end of the run: `not root`
+ */
+export function describeWhere(holds: boolean, lack: string, name: string, body: () => void): void {
+  if (holds) describe(name, body);
+  else describe(name, () => test("is not run", { meta: { notRun: lack } }, ({ skip }) => skip(lack)));
+}
+
 type UrlsOf<Services extends readonly Service[]> = { [Index in keyof Services]: string };
 
 function describeWith<const Services extends readonly Service[]>(
@@ -58,7 +70,10 @@ function describeWith<const Services extends readonly Service[]>(
   }
   const variables = notSet.map((service) => variableOf[service]).join(" and ");
   describe(name, () => {
-    test(`needs ${notSet.join(" and ")}`, { meta: { servicesNotSet: notSet } }, ({ skip, expect }) => {
+    test(`needs ${notSet.join(" and ")}`, { meta: { notRun: `${notSet.join(" and ")} not set` } }, ({
+      skip,
+      expect,
+    }) => {
       if (process.env["FENCELINE_REQUIRE_SERVICES"] === "1") expect.fail(`${variables} must be set here`);
       skip(`${variables} is not set`);
     });

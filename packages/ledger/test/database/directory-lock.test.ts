@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { describeWhere } from "@fenceline/test-services";
 import { describe, expect, test } from "vitest";
 import { DirectoryLock, readLock } from "#src/database/embedded/directory-lock.js";
 import { livenessOf, ownIdentity } from "#src/database/embedded/process-identity.js";
@@ -97,20 +98,22 @@ describe("the lock on an embedded directory", () => {
     expect(next.tryAcquire()).toBeUndefined();
   });
 
-  test.skipIf(!existsSync("/proc/self/stat"))("a zombie is dead", async () => {
-    // The shell becomes `sleep`, which never collects its child.
-    const parent = spawn("sh", ["-c", "sh -c 'echo $$; read never' & exec sleep 30"], {
-      stdio: ["ignore", "pipe", "ignore"],
+  describeWhere(existsSync("/proc/self/stat"), "no /proc", "a zombie", () => {
+    test("is dead", async () => {
+      // The shell becomes `sleep`, which never collects its child.
+      const parent = spawn("sh", ["-c", "sh -c 'echo $$; read never' & exec sleep 30"], {
+        stdio: ["ignore", "pipe", "ignore"],
+      });
+      try {
+        const [line] = await once(parent.stdout, "data");
+        const pid = Number(`${line}`);
+        const stat = () => readFileSync(`/proc/${pid}/stat`, "utf8");
+        while (!/\) Z/.test(stat())) await new Promise(setImmediate);
+        const startedAt = `${readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()}:${stat().split(" ")[21]}`;
+        expect(livenessOf({ ...ownIdentity(), pid, startedAt })).toBe("dead");
+      } finally {
+        parent.kill();
+      }
     });
-    try {
-      const [line] = await once(parent.stdout, "data");
-      const pid = Number(`${line}`);
-      const stat = () => readFileSync(`/proc/${pid}/stat`, "utf8");
-      while (!/\) Z/.test(stat())) await new Promise(setImmediate);
-      const startedAt = `${readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()}:${stat().split(" ")[21]}`;
-      expect(livenessOf({ ...ownIdentity(), pid, startedAt })).toBe("dead");
-    } finally {
-      parent.kill();
-    }
   });
 });

@@ -10,6 +10,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join, relative } from "node:path";
+import { describeWhere } from "@fenceline/test-services";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "#src/database/database.js";
 import { readLock } from "#src/database/embedded/directory-lock.js";
@@ -194,9 +195,8 @@ describe("where an embedded database may lie", () => {
     await expect(openDatabase("file:")).rejects.toMatchObject({ code: "address_invalid" });
   }, 90_000);
 
-  test.skipIf(process.getuid?.() !== 0)(
-    "in a directory of an ordinary user, into which root may look",
-    async () => {
+  describeWhere(process.getuid?.() === 0, "not root", "in a directory of an ordinary user", () => {
+    test("into which root may look", async () => {
       const [directory, uid] = [temporaryDirectory(), 65534];
       chmodSync(directory, 0o700);
       chownSync(directory, uid, uid);
@@ -210,9 +210,8 @@ describe("where an embedded database may lie", () => {
       expect(await asRoot.query("select 1 as one")).toEqual([{ one: 1 }]);
       await asRoot.close();
       await user.call("close");
-    },
-    30_000,
-  );
+    }, 30_000);
+  });
 
   test("not in a socket folder that others may write to", async () => {
     const directory = temporaryDirectory();

@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { describeWithPostgres } from "@fenceline/test-services";
 import pg from "pg";
 import { describe, expect, test } from "vitest";
 import type { Database } from "#src/database/database.js";
@@ -8,7 +9,6 @@ import { readSchemaFiles } from "#src/database/migration-files.js";
 import { type MigrationReport, migrate } from "#src/database/migrations.js";
 import { DatabaseProcess, open, temporaryDirectory, until } from "./database-process.js";
 
-const POSTGRES_URL = process.env["FENCELINE_TEST_POSTGRES_URL"];
 const SCHEMA = `migrations_${process.pid}`;
 
 const TABLES = "create schema if not exists fenceline;\ncreate table fenceline.item (n int);\n";
@@ -28,15 +28,20 @@ function schemaFiles(migrations: Record<string, string>, functions: Record<strin
   return pathToFileURL(`${root}/`);
 }
 
-async function openFor(kind: "embedded" | "postgres"): Promise<{ address: string; database: Database }> {
-  const address = kind === "postgres" ? `${POSTGRES_URL}` : `file:${temporaryDirectory()}`;
+async function openNew(postgresUrl?: string): Promise<{ address: string; database: Database }> {
+  const address = postgresUrl ?? `file:${temporaryDirectory()}`;
   return { address, database: await open(address) };
 }
 
+const describeOn = {
+  embedded: (name: string, body: (postgresUrl?: string) => void) => describe(name, () => body()),
+  postgres: describeWithPostgres,
+};
+
 for (const kind of ["embedded", "postgres"] as const) {
-  describe.skipIf(kind === "postgres" && !POSTGRES_URL)(`migrations on ${kind}`, () => {
+  describeOn[kind](`migrations on ${kind}`, (postgresUrl?: string) => {
     test("four processes that open at once apply each migration exactly once", async () => {
-      const { address, database } = await openFor(kind);
+      const { address, database } = await openNew(postgresUrl);
       const root = schemaFiles(
         {
           "0001-item": TABLES,
@@ -61,7 +66,7 @@ for (const kind of ["embedded", "postgres"] as const) {
     }, 120_000);
 
     test("a newer database is refused, a changed migration is refused, and newer functions are left in place", async () => {
-      const { database } = await openFor(kind);
+      const { database } = await openNew(postgresUrl);
       const migrateTo = (version: string, migrations: Record<string, string>, functions: Record<string, string>) =>
         migrate(database, { schema: SCHEMA, files: readSchemaFiles(schemaFiles(migrations, functions), version) });
       const counted = async () => (await database.query<{ n: number }>(`select ${SCHEMA}.counted() as n`))[0]?.n;
@@ -91,7 +96,7 @@ for (const kind of ["embedded", "postgres"] as const) {
     }, 90_000);
 
     test("a migration that fails leaves nothing of itself, and a function with a broken body is refused", async () => {
-      const { database } = await openFor(kind);
+      const { database } = await openNew(postgresUrl);
       const migrateTo = (migrations: Record<string, string>, functions: Record<string, string>) =>
         migrate(database, { schema: SCHEMA, files: readSchemaFiles(schemaFiles(migrations, functions), "1.0.0") });
       try {
@@ -112,7 +117,7 @@ for (const kind of ["embedded", "postgres"] as const) {
     }, 90_000);
 
     test("the ledger's own files apply in a schema of another name, and only there", async () => {
-      const { database } = await openFor(kind);
+      const { database } = await openNew(postgresUrl);
       const schema = `${SCHEMA}_own`;
       try {
         const report = await migrate(database, { schema });
@@ -136,7 +141,7 @@ for (const kind of ["embedded", "postgres"] as const) {
     }, 90_000);
 
     test("a schema name that is no plain identifier is refused before anything is done", async () => {
-      const { database } = await openFor(kind);
+      const { database } = await openNew(postgresUrl);
       for (const schema of ["Ledger", "a-b", "select", "pg_own", "", 'x"; drop schema public', "x".repeat(64)]) {
         await expect(migrate(database, { schema }), schema).rejects.toMatchObject({ code: "schema_invalid_name" });
       }
@@ -144,9 +149,9 @@ for (const kind of ["embedded", "postgres"] as const) {
   });
 }
 
-describe.skipIf(!POSTGRES_URL)("a PostgreSQL server", () => {
+describeWithPostgres("a PostgreSQL server", (postgresUrl) => {
   test("a pool of the caller's own keeps its parsers and stays open", async () => {
-    const pool = new pg.Pool({ connectionString: `${POSTGRES_URL}`, max: 2 });
+    const pool = new pg.Pool({ connectionString: postgresUrl, max: 2 });
     const database = await open(pool);
     expect(await database.query("select 1::int8 as n")).toEqual([{ n: 1 }]);
     const payloads: string[] = [];
@@ -159,8 +164,8 @@ describe.skipIf(!POSTGRES_URL)("a PostgreSQL server", () => {
   });
 
   test("connections that the server ends while idle are replaced unnoticed, and a listener reconnects and says so", async () => {
-    const database = await open(`${POSTGRES_URL}`);
-    const admin = await open(`${POSTGRES_URL}`);
+    const database = await open(postgresUrl);
+    const admin = await open(postgresUrl);
     const heard: string[] = [];
     let reconnects = 0;
     await database.listen(`re_${SCHEMA}`, (payload) => heard.push(payload), { onReconnect: () => reconnects++ });
