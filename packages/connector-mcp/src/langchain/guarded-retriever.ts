@@ -8,7 +8,7 @@
  * 4. A newer version known to exist means that the old one is not shown as current (§9).
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { Freshness, VisibilityLedger, VisibleEntry } from "@fenceline/ledger";
+import { assert, type Freshness, type VisibilityLedger, type VisibleEntry } from "@fenceline/ledger";
 import { Document, type DocumentInterface } from "@langchain/core/documents";
 import type { EmbeddingsInterface } from "@langchain/core/embeddings";
 import { BaseRetriever, type BaseRetrieverInput } from "@langchain/core/retrievers";
@@ -114,8 +114,8 @@ export class GuardedRetriever extends BaseRetriever<GuardedMetadata> {
       ...(verbose !== undefined && { verbose }),
     });
     this.#options = options;
-    this.#k = options.k ?? 4;
-    this.#maxCandidates = Math.max(options.maxCandidates ?? 256, this.#k);
+    this.#k = checkedCount("k", options.k ?? 4);
+    this.#maxCandidates = checkedCount("maxCandidates", options.maxCandidates ?? 256);
   }
 
   static override lc_name(): string {
@@ -158,7 +158,7 @@ export class GuardedRetriever extends BaseRetriever<GuardedMetadata> {
   ): Promise<GuardedSearchResult> {
     const asker = checkedAsker(options.asker);
     const { signal } = options;
-    const k = options.k ?? this.#k;
+    const k = checkedCount("k", options.k ?? this.#k);
     const { freshness = "exclude_changed" } = this.#options;
     const vector = await unlessAborted(signal, () => this.#embed(query));
     const look = () => unlessAborted(signal, () => this.#fill(vector, k, asker));
@@ -238,6 +238,12 @@ export class GuardedRetriever extends BaseRetriever<GuardedMetadata> {
       throw connectorError("embeddings_failed", `The embedding model failed: ${reason}`, { cause: error });
     }
   }
+}
+
+/** With less than one the end of a list would be cut off, and all before it shown. */
+function checkedCount(name: string, count: number): number {
+  assert(Number.isSafeInteger(count) && count > 0, `${name} is a whole number above 0, not ${count}.`);
+  return count;
 }
 
 function checkedAsker(asker: unknown): readonly string[] {

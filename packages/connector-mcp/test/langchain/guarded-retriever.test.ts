@@ -114,6 +114,14 @@ describe("guarded retriever", () => {
     expect(ledger.queries.map(({ length }) => length)).toEqual([10, 20, 40, 80, 100]);
   });
 
+  test.each([0, -1, 1.5, Number.NaN])("k or maxCandidates of %d is refused", async (count) => {
+    await addCards(3, () => true);
+    expect(() => retrieverOf({ k: count })).toThrow("whole number above 0");
+    expect(() => retrieverOf({ maxCandidates: count })).toThrow("whole number above 0");
+    const search = retrieverOf().search("plan", { asker: ["user:alice"], k: count });
+    await expect(search).rejects.toMatchObject({ code: "assertion_failed" });
+  });
+
   test("says truncated when it stops at maxCandidates with fewer than k, and not when there is no more", async () => {
     await addCards(100, (position) => position >= 98);
     const short = await retrieverOf({ k: 3, maxCandidates: 40 }).search("plan", { asker: ["user:alice"] });
