@@ -4,8 +4,9 @@ import type { BoundedStore, EntryRef } from "./bounded-store.js";
 import { pause } from "./deadline.js";
 
 /** Groups claimed at once; one is the chunks of one part of one version, often a single one. */
-const CLAIM = 500;
-const LEASE_MS = 30_000;
+const CLAIM = 200;
+/** What a killed purger had claimed waits this long for another one: well below the 30 s of P6. */
+const LEASE_MS = 10_000;
 /** Entries after which the ledger is told, so that a slow store makes headway within the lease whatever the groups' size. */
 const CONFIRM_AT_ENTRIES = 2_000;
 /** Waits before each further look at a store that still shows what it was told to delete. */

@@ -224,6 +224,21 @@ describe("a pool in mode once", () => {
     expect(await ask(ledger, config, "notes", cast.asker)).toEqual([]);
   });
 
+  test("withdraws what was granted of a source that left the configuration as a whole (G1)", async () => {
+    const server = await startServer();
+    const ledger = ledgerOf();
+    const cast = newCast();
+    const config = configFor(cast, server.url);
+    const first = await startPool(ledger, config, "once");
+    expect(await first.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
+    await first.close();
+    expect(textsOf(await ask(ledger, config, "notes", cast.asker))).toEqual(["first", "second", "third"]);
+
+    await startPool(ledger, configFor(newCast(), server.url), "once");
+    expect(await ask(ledger, config, "notes", cast.asker)).toEqual([]);
+    expect(textsOf(await ask(ledger, config, "notes", [cast.reader]))).toEqual(["first", "second", "third"]);
+  });
+
   test("sends a read that hangs once, and ends when it has timed out", async () => {
     const server = await startServer();
     const [hanging] = [...server.resources.keys()];
