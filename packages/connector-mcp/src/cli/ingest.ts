@@ -50,9 +50,12 @@ function documentOf(source: SourceStats) {
   return { ...source, problems: source.problems.map(({ uri, code, message }) => ({ uri, code, message })) };
 }
 
+/** Worth saying, and no failure: a resource that is gone, and content without text or that the guard refused. */
+const remarks = new Set(["read_not_found", "left_out"]);
+
 /** A source whose catalogue could not be had, or with resources that could not be read, is not complete. */
 function isComplete(source: SourceStats): boolean {
-  return source.scan !== undefined && source.problems.length === 0;
+  return source.scan !== undefined && source.problems.every(({ code }) => remarks.has(code));
 }
 
 function describeSource(source: SourceStats): string[] {
