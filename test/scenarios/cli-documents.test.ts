@@ -162,6 +162,7 @@ describe("the documents of --json, on an ingested catalogue", () => {
       down,
       JSON.stringify({
         ledger: "file:ledger",
+        ledgerSchema: "elsewhere",
         mcpServers: { gone: { url: "http://127.0.0.1:9/mcp", reader: "svc:other" } },
       }),
     );
