@@ -55,7 +55,7 @@ describe("the documents of --json, on a ledger that knows nothing", () => {
       sources: [],
       revocations: { open: 0, complete: 0 },
       stores: [],
-      waiting: { reads: 0, indexing: 0, purging: 0 },
+      waiting: { reads: 0, indexing: 0, purging: 0, byIndex: [], byStore: [] },
       workers: [],
     });
     expect(await documentOf(["query", "anything", "--as", "user:a"])).toEqual({ hits: [], truncated: false });

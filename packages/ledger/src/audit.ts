@@ -55,8 +55,16 @@ export interface LedgerStatus {
   }[];
   readonly revocations: { readonly open: number; readonly complete: number };
   readonly stores: readonly { readonly store: string; readonly reachable: boolean; readonly failure?: string }[];
-  /** Work that waits, by kind. */
-  readonly waiting: { readonly reads: number; readonly indexing: number; readonly purging: number };
+  /** Work that waits, by kind: resources to read and to index, groups of entries to remove. */
+  readonly waiting: {
+    readonly reads: number;
+    readonly indexing: number;
+    readonly purging: number;
+    /** What is to be indexed, by index; also of one that no configuration names any more. */
+    readonly byIndex: readonly { readonly index: string; readonly version: number; readonly resources: number }[];
+    /** What is to be removed, by store. */
+    readonly byStore: readonly { readonly store: string; readonly groups: number }[];
+  };
 }
 
 export type EntryStanding =
@@ -117,7 +125,7 @@ export function auditLedger(database: Queryable, identity: LedgerIdentity): Audi
         stores: (row.stores ?? []).map(({ store, failure }) =>
           failure === null ? { store, reachable: true } : { store, reachable: false, failure },
         ),
-        waiting: { reads: row.reads, indexing: row.indexing, purging: row.purging },
+        waiting: waitingOf(row),
       };
     },
 
@@ -190,9 +198,21 @@ interface LedgerStatusRow {
   readonly open_revocations: number;
   readonly complete_revocations: number;
   readonly reads: number;
-  readonly indexing: number;
-  readonly purging: number;
+  readonly by_index: LedgerStatus["waiting"]["byIndex"] | null;
+  readonly by_store: LedgerStatus["waiting"]["byStore"] | null;
   readonly stores: readonly { store: string; failure: string | null }[] | null;
+}
+
+function waitingOf({ reads, by_index, by_store }: LedgerStatusRow): LedgerStatus["waiting"] {
+  const byIndex = by_index ?? [];
+  const byStore = by_store ?? [];
+  return {
+    reads,
+    indexing: byIndex.reduce((sum, { resources }) => sum + resources, 0),
+    purging: byStore.reduce((sum, { groups }) => sum + groups, 0),
+    byIndex,
+    byStore,
+  };
 }
 
 function tracedVersion(row: TraceRow, idOf: (indexId: number, number: number) => string): TracedVersion {

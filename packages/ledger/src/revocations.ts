@@ -69,7 +69,7 @@ export interface RevocationLedger {
   /**
    * Takes effect when this returns (P2): nothing it covers is shown or accepted from then on. Wakes the purge by NOTIFY.
    *
-   * @throws {FencelineError} `source_unknown`, `uri_invalid`, `request_id_reused`
+   * @throws {FencelineError} `record_invalid` (no subject, no reason), `source_unknown`, `uri_invalid`, `request_id_reused`
    */
   revoke(request: RevocationRequest): Promise<RevocationStatus>;
   /**
@@ -289,6 +289,9 @@ interface ReceiptRow {
 
 async function insertRevocation(database: Queryable, request: RevocationRequest) {
   const { source, subject, role = "both", scope = { everything: true }, reason, requestedBy = "unknown" } = request;
+  for (const [field, value] of Object.entries({ subject, reason })) {
+    if (value.trim() === "") throw new FencelineError("record_invalid", `A revocation needs a ${field}; it is empty.`);
+  }
   const { requestId = randomUUID() } = request;
   const { key, match } = denialRanges(scope);
   const sourceId = source === undefined ? null : await sourceIdOf(database, source);

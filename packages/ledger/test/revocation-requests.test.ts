@@ -21,6 +21,17 @@ describeWholeLedger("what a revocation answers and leaves", (ledger) => {
     });
   });
 
+  test("one without a subject or a reason is refused, and leaves nothing (P1)", async () => {
+    const before = (await ledger.listRevocations()).length;
+    for (const empty of [
+      { subject: " ", reason: "r" },
+      { subject: "user:alice", reason: "" },
+    ]) {
+      await expect(ledger.revoke(empty)).rejects.toMatchObject({ code: "record_invalid" });
+    }
+    expect(await ledger.listRevocations()).toHaveLength(before);
+  });
+
   test("a part that was read covers something, whether or not it was indexed (F5, P1)", async () => {
     for (const indexed of [false, true]) {
       const { session, source } = await activeSource(ledger, [DIRECTORY]);

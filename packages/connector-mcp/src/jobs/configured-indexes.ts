@@ -19,6 +19,7 @@ import { guardText, partToText } from "./content-path.js";
 export class ConfiguredIndex {
   /** The store's name in the ledger: the same for every index that lives in it. No credentials. */
   readonly storeName: string;
+  readonly version: number;
   #opened: Promise<{ index: LineageIndex; database: Database | undefined }> | undefined;
 
   constructor(
@@ -27,6 +28,7 @@ export class ConfiguredIndex {
     private readonly ledger: Ledger,
   ) {
     this.storeName = storeNameOf(name, config.store);
+    this.version = config.version;
   }
 
   /** @throws {FencelineError} those of the store's database */

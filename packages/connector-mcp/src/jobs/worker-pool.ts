@@ -224,8 +224,8 @@ class Pool implements WorkerPool {
    */
   #reconcile(status: LedgerStatus, revocationsToAdvance: readonly number[]): void {
     if (this.#closing) return;
-    const indexing = status.waiting.indexing > 0;
-    const purging = revocationsToAdvance.length > 0 || status.waiting.purging > 0;
+    const { indexing, purging: removing } = this.#waitingHere(status.waiting);
+    const purging = revocationsToAdvance.length > 0 || removing;
     const waited = this.#waited;
     this.#waited = { indexing, purging };
     for (const { name, reader, due, holder } of status.sources) {
@@ -246,11 +246,23 @@ class Pool implements WorkerPool {
     const due = sources.some((source) => this.#awaits(source) && source.due > 0);
     // In mode `once` what fails would be tried again later by a worker; it is reported instead of waited for.
     const gaveUp = mode === "once";
-    const indexing = waiting.indexing > 0 && mode !== "purge_only" && !(gaveUp && this.#indexer.failing);
-    const purging = waiting.purging > 0 && !(gaveUp && this.#purger.failing.length > 0);
+    const here = this.#waitingHere(waiting);
+    const indexing = here.indexing && mode !== "purge_only" && !(gaveUp && this.#indexer.failing);
+    const purging = here.purging && !(gaveUp && this.#purger.failing.length > 0);
     if (indexing) this.#wakeIndexes();
     if (purging) this.#wakes?.purge();
     return !due && !indexing && !purging && (await this.#ledger.revocationsToAdvance()).length === 0;
+  }
+
+  /** What of the ledger's work is this pool's: of an index or store that left its configuration, nothing is. */
+  #waitingHere({ byIndex, byStore }: LedgerStatus["waiting"]): { indexing: boolean; purging: boolean } {
+    const { indexes } = this.#indexer;
+    return {
+      indexing: byIndex.some((row) =>
+        indexes.some(({ name, version }) => name === row.index && version === row.version),
+      ),
+      purging: byStore.some((row) => indexes.some(({ storeName }) => storeName === row.store)),
+    };
   }
 
   /** Whether reads of this source are waited for: in mode `once` those that a running worker was asked to send. */

@@ -207,6 +207,28 @@ describe("a pool in mode once", () => {
     expect(server.log).not.toContain("opened");
   });
 
+  test("waits for no index that left the configuration, though versions wait for it in the ledger", async () => {
+    const server = await startServer();
+    const ledger = ledgerOf();
+    const cast = newCast();
+    const [former, present] = [`former-${cast.source}`, `present-${cast.source}`];
+    const ingest = async (index: string) => {
+      const config = configFor(cast, server.url, { indexes: { [index]: {} } });
+      const pool = await startPool(ledger, config, "once");
+      expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
+      await pool.close();
+      return textsOf(await ask(ledger, config, "notes", cast.asker));
+    };
+    await ingest(former);
+    await ingest(present);
+
+    server.resources.set("note://b", "changed");
+    expect(await ingest(present)).toEqual(["changed", "first", "third"]);
+    const { byIndex } = (await ledger.status()).waiting;
+    expect(byIndex).toContainEqual({ index: former, version: 1, resources: 1 });
+    expect(byIndex.map(({ index }) => index)).not.toContain(present);
+  });
+
   test("withdraws a grant that left the configuration also where its source is disabled (G1)", async () => {
     const server = await startServer();
     const ledger = ledgerOf();

@@ -101,15 +101,26 @@ $$;
 -- What waits, and how the stores are. A store is out of reach when its last purge failed, or when a revocation waits for one
 -- for more than 30 s (P6) and nobody claims it (P5).
 create or replace function fenceline.ledger_status()
-returns table (open_revocations int, complete_revocations int, reads int, indexing int, purging int, stores json)
+returns table (open_revocations int, complete_revocations int, reads int, by_index json, by_store json, stores json)
 language sql stable as $$
   select (count(*) filter (where v.state in ('EFFECTIVE', 'COMPLETE_EXCEPT_EXPORTS')))::int,
          (count(*) filter (where v.state = 'COMPLETE'))::int,
          (select count(*)::int from fenceline.subscription s
           where s.lifecycle = 'ACTIVE' and s.due_at <= fenceline.now()),
-         (select count(*)::int from fenceline.outbox o join fenceline.subscription s using (subscription_id)
-          where o.pending and s.lifecycle = 'ACTIVE' and s.hidden_because is null),
-         (select count(*)::int from fenceline.entry_group g where g.purge_due and g.state not in ('INTENT', 'PURGED')),
+         (select json_agg(json_build_object('index', w.name, 'version', w.version, 'resources', w.resources) order by w.name, w.version)
+          from (
+            select i.name, i.version, count(*)::int as resources
+            from fenceline.outbox o
+            join fenceline.subscription s using (subscription_id)
+            join fenceline.index i using (index_id)
+            where o.pending and s.lifecycle = 'ACTIVE' and s.hidden_because is null
+            group by i.name, i.version) w),
+         (select json_agg(json_build_object('store', w.name, 'groups', w.groups) order by w.name)
+          from (
+            select st.name, count(*)::int as groups
+            from fenceline.entry_group g join fenceline.store st using (store_id)
+            where g.purge_due and g.state not in ('INTENT', 'PURGED')
+            group by st.name) w),
          (select json_agg(json_build_object('store', st.name, 'failure', coalesce(st.failure, case when exists (
               select 1 from fenceline.revocation w
               join fenceline.revocation_group x on x.revocation_id = w.revocation_id
