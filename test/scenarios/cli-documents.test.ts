@@ -122,6 +122,7 @@ describe("the documents of --json, on an ingested catalogue", () => {
       score: count,
       freshness: "fresh",
       verifiedAt: instant,
+      ageMs: count,
       lineageId: text,
     });
     expect(await ask("user:bob")).toEqual({ hits: [], truncated: false });

@@ -15,6 +15,8 @@ export interface VisibleEntry {
   readonly freshness: Freshness;
   /** When the source last confirmed the content: the time its read was issued. */
   readonly verifiedAt: Date | undefined;
+  /** Milliseconds since then, by the ledger's clock. */
+  readonly ageMs: number | undefined;
 }
 
 export interface VisibilityLedger {
@@ -58,6 +60,7 @@ export function visibilityLedger(database: Queryable, identity: LedgerIdentity):
             uri: row.uri,
             freshness: row.freshness,
             verifiedAt: row.verified_at ?? undefined,
+            ageMs: row.age_ms ?? undefined,
           },
         ];
       });
@@ -75,4 +78,5 @@ interface VisibleRow {
   readonly uri: string;
   readonly freshness: Freshness;
   readonly verified_at: Date | null;
+  readonly age_ms: number | null;
 }

@@ -280,7 +280,7 @@ describeWholeLedger("visibility", (ledger) => {
     expect(await freshness(index)).toEqual(["fresh", "fresh"]);
   });
 
-  test("content past its source's staleness bound is expired, and says when it was verified (§9, U10)", async () => {
+  test("content past its source's staleness bound is expired, and says when it was verified and how long ago, by the ledger's clock (§9, U10)", async () => {
     const { index } = await twoPlans("polled");
     const [before] = await ledger.visibleEntries({
       index: index.ref.name,
@@ -295,6 +295,8 @@ describeWholeLedger("visibility", (ledger) => {
       asker: READER,
     });
     expect(after?.verifiedAt).toEqual(before?.verifiedAt);
+    expect(before?.ageMs).toBeLessThan(900_000);
+    expect(after?.ageMs).toBeGreaterThanOrEqual(900_000);
   });
 
   test("of several readers of one content the freshest counts (L5, §9)", async () => {

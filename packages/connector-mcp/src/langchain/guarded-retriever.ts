@@ -60,6 +60,8 @@ export interface GuardedHit {
   readonly freshness: Freshness;
   /** When the source last confirmed it. */
   readonly verifiedAt: Date | undefined;
+  /** Milliseconds since then, by the ledger's clock. */
+  readonly ageMs: number | undefined;
   /** As written to the store. */
   readonly metadata: Readonly<Record<string, unknown>>;
 }
@@ -78,6 +80,8 @@ export interface GuardedMetadata extends Record<string, unknown> {
   freshness: Freshness;
   /** ISO 8601, or null where no read ever confirmed it. */
   verifiedAt: string | null;
+  /** Milliseconds since then, by the ledger's clock; null as above. */
+  ageMs: number | null;
   score: number;
   /** As of {@link GuardedSearchResult}. */
   truncated: boolean;
@@ -223,11 +227,11 @@ export class GuardedRetriever extends BaseRetriever<GuardedMetadata> {
     return hits;
   }
 
-  #isShown({ freshness, verifiedAt }: GuardedHit): boolean {
+  #isShown({ freshness, ageMs }: GuardedHit): boolean {
     const { freshness: policy = "exclude_changed", maxStalenessMs } = this.#options;
     if (freshness === "changed" && policy !== "mark") return false;
     if (maxStalenessMs === undefined) return true;
-    return verifiedAt !== undefined && Date.now() - verifiedAt.getTime() <= maxStalenessMs;
+    return ageMs !== undefined && ageMs <= maxStalenessMs;
   }
 
   async #embed(query: string): Promise<number[]> {
@@ -257,12 +261,13 @@ function checkedAsker(asker: unknown): readonly string[] {
 }
 
 function toHit({ pageContent, metadata, score }: StoreHit, entry: VisibleEntry): GuardedHit {
-  const { entryId, uri, source, lineageId, freshness, verifiedAt } = entry;
-  return { id: entryId, text: pageContent, score, uri, source, lineageId, freshness, verifiedAt, metadata };
+  const { entryId, uri, source, lineageId, freshness, verifiedAt, ageMs } = entry;
+  return { id: entryId, text: pageContent, score, uri, source, lineageId, freshness, verifiedAt, ageMs, metadata };
 }
 
 function toDocument(hit: GuardedHit, truncated: boolean): Document<GuardedMetadata> {
-  const { id, text, score, uri, source, lineageId, freshness, verifiedAt } = hit;
-  const told = { uri, source, lineageId, freshness, verifiedAt: verifiedAt?.toISOString() ?? null, score, truncated };
+  const { id, text, score, uri, source, lineageId, freshness } = hit;
+  const verified = { verifiedAt: hit.verifiedAt?.toISOString() ?? null, ageMs: hit.ageMs ?? null };
+  const told = { uri, source, lineageId, freshness, ...verified, score, truncated };
   return new Document({ id, pageContent: text, metadata: { ...hit.metadata, ...told } });
 }

@@ -27,9 +27,9 @@ export class ScriptedVisibility implements VisibilityLedger {
       if (!entry?.audience.some((audience) => request.asker.includes(audience))) return [];
       const { freshness, verifiedAt } = entry;
       const uri = `catalog://plans/${entryId}`;
-      return [
-        { entryId, lineageId: `lineage-${entryId}`, source: "catalog", reader: "svc:rag", uri, freshness, verifiedAt },
-      ];
+      const ageMs = verifiedAt && Date.now() - verifiedAt.getTime();
+      const lineage = { lineageId: `lineage-${entryId}`, source: "catalog", reader: "svc:rag", uri };
+      return [{ entryId, ...lineage, freshness, verifiedAt, ageMs }];
     });
   }
 }

@@ -4,11 +4,11 @@
 --   p_asker    names of the user (first) and its groups; those nobody ever named match nothing. Whoever is named `user:…` or
 --              `svc:…` counts as the user in whatever place.
 -- Result: a row per visible entry: the version it stands for, its source, reader and URI (the part's), its freshness
--- (`fresh`, `expired`, `unverified`, `changed`) and when its content was last confirmed. Of several alternatives the freshest
+-- (`fresh`, `expired`, `unverified`, `changed`) and when its content was last confirmed, and how long ago. Of several alternatives the freshest
 -- counts, of several ingredients the least fresh.
 create or replace function fenceline.visible_entries(p_index text, p_entries bigint[], p_asker text[])
 returns table (entry_number bigint, index_id int, subscription_id bigint, ordinal bigint, source text, reader text,
-               uri text, freshness text, verified_at timestamptz)
+               uri text, freshness text, verified_at timestamptz, age_ms bigint)
 language plpgsql stable set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
@@ -119,7 +119,8 @@ begin
       having count(*) = n.ingredients
     )
     select a.entry_number, p.index_id, s.subscription_id, s.ordinal, s.source, reader.name, s.uri,
-           (array['fresh', 'expired', 'unverified', 'changed'])[s.rank + 1], s.verified_at
+           (array['fresh', 'expired', 'unverified', 'changed'])[s.rank + 1], s.verified_at,
+           greatest(0, floor(extract(epoch from fenceline.now() - s.verified_at) * 1000))::bigint
     from asked a
     join present p using (group_id)
     join shown s using (group_id)
