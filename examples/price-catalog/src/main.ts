@@ -54,4 +54,9 @@ function parseOptions() {
   }
 }
 
-process.exitCode = await main();
+try {
+  process.exitCode = await main();
+} catch (error) {
+  process.stderr.write(`The demo could not go on: ${error instanceof Error ? error.message : String(error)}\n`);
+  process.exitCode = 1;
+}

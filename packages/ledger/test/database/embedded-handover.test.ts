@@ -5,6 +5,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
   symlinkSync,
   writeFileSync,
@@ -195,23 +196,48 @@ describe("where an embedded database may lie", () => {
     await expect(openDatabase("file:")).rejects.toMatchObject({ code: "address_invalid" });
   }, 90_000);
 
-  describeWhere(process.getuid?.() === 0, "not root", "in a directory of an ordinary user", () => {
-    test("into which root may look", async () => {
-      const [directory, uid] = [temporaryDirectory(), 65534];
-      chmodSync(directory, 0o700);
-      chownSync(directory, uid, uid);
-      const user = await DatabaseProcess.start({ uid });
-      const { connectionOptions } = await user.call<{ connectionOptions: { host: string } }>(
+  describeWhere(
+    mayBecomeOthers(),
+    "not root, or alone in a user namespace",
+    "in a directory of an ordinary user",
+    () => {
+      test("into which root may look", async () => {
+        const [directory, uid] = [temporaryDirectory(), 65534];
+        chmodSync(directory, 0o700);
+        chownSync(directory, uid, uid);
+        const user = await DatabaseProcess.start({ uid });
+        const { connectionOptions } = await user.call<{ connectionOptions: { host: string } }>(
+          "open",
+          `file:${directory}`,
+        );
+        expect(connectionOptions.host).toContain(`fenceline-${uid}`);
+        const asRoot = await open(`file:${directory}`);
+        expect(await asRoot.query("select 1 as one")).toEqual([{ one: 1 }]);
+        await asRoot.close();
+        await user.call("close");
+      }, 30_000);
+    },
+  );
+
+  test("beside a folder of its name that is somebody else's, or open to others", async () => {
+    const temporary = temporaryDirectory();
+    const taken = join(temporary, `fenceline-${process.getuid?.() ?? 0}`);
+    mkdirSync(taken);
+    chmodSync(taken, 0o777);
+    const directory = temporaryDirectory();
+    const env = { TMPDIR: temporary };
+    const [first, second] = [await DatabaseProcess.start({ env }), await DatabaseProcess.start({ env })];
+    for (const process of [first, second]) {
+      const { connectionOptions } = await process.call<{ connectionOptions: { host: string } }>(
         "open",
         `file:${directory}`,
       );
-      expect(connectionOptions.host).toContain(`fenceline-${uid}`);
-      const asRoot = await open(`file:${directory}`);
-      expect(await asRoot.query("select 1 as one")).toEqual([{ one: 1 }]);
-      await asRoot.close();
-      await user.call("close");
-    }, 30_000);
-  });
+      expect(dirname(connectionOptions.host)).toBe(`${taken}-2`);
+    }
+    expect(readdirSync(taken)).toEqual([]);
+    await second.call("close");
+    await first.call("close");
+  }, 90_000);
 
   test("not in a socket folder that others may write to", async () => {
     const directory = temporaryDirectory();
@@ -245,6 +271,14 @@ describe("where an embedded database may lie", () => {
       code: "address_in_use",
       message: expect.stringContaining(`${holder.pid}`),
     });
-    expect(dirname(socketFolder)).toMatch(/fenceline-\d+$/);
+    expect(dirname(socketFolder)).toMatch(/fenceline-\d+(-\d)?$/);
   }, 90_000);
 });
+
+/** Root that other users exist for: in a user namespace of one user, root is nobody else. */
+function mayBecomeOthers(): boolean {
+  if (process.getuid?.() !== 0) return false;
+  return (
+    !existsSync("/proc/self/uid_map") || /^\s*0\s+0\s+4294967295$/m.test(readFileSync("/proc/self/uid_map", "utf8"))
+  );
+}

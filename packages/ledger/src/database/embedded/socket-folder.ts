@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { lstatSync, mkdirSync, statSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { FencelineError } from "../../errors.js";
@@ -9,6 +9,8 @@ export const SOCKET_PORT = 5432;
 const SOCKET_FILE = `.s.PGSQL.${SOCKET_PORT}`;
 /** `sun_path` holds 108 bytes on Linux and 104 on macOS, with a terminating zero. */
 const SOCKET_PATH_MOST_BYTES = 103;
+/** Names tried for a user's folder. */
+const NAMES = 9;
 
 export function socketPathIn(folder: string): string {
   return join(folder, SOCKET_FILE);
@@ -22,9 +24,21 @@ export function socketPathIn(folder: string): string {
  */
 export function socketFolderFor(directory: string): string {
   const name = createHash("sha256").update(directory).digest("hex").slice(0, 16);
-  const inFolder = (temporary: string) => join(temporary, `fenceline-${process.getuid?.() ?? 0}`, name);
+  const inFolder = (temporary: string) => join(ownFolderIn(temporary), name);
   const folder = inFolder(tmpdir());
   return Buffer.byteLength(socketPathIn(folder)) <= SOCKET_PATH_MOST_BYTES ? folder : inFolder("/tmp");
+}
+
+/**
+ * This user's folder: the first of a few names that is free or private to it. Somebody else may have taken a name: for mischief,
+ * or as the user of equal number in another user namespace (whoever is root in one, and root itself).
+ */
+function ownFolderIn(temporary: string): string {
+  const user = process.getuid?.();
+  const names = [...Array(NAMES).keys()].map((n) => `fenceline-${user ?? 0}${n === 0 ? "" : `-${n + 1}`}`);
+  const paths = names.map((name) => join(temporary, name));
+  // When none is, making the first one says what is wrong with it.
+  return paths.find((path) => !existsSync(path) || isPrivate(path, [user])) ?? (paths[0] as string);
 }
 
 /**
@@ -50,15 +64,14 @@ export function refuseUntrustedFolder(folder: string, directory: string): void {
 }
 
 function refuseUnlessPrivate(path: string, owners: readonly (number | undefined)[]): void {
-  const { uid, mode, isDirectory } = inspect(path);
-  if (isDirectory && owners.includes(uid) && (mode & 0o077) === 0) return;
+  if (isPrivate(path, owners)) return;
   throw new FencelineError(
     "database_unreachable",
     `The socket folder ${path} is not private: it must be a folder with mode 0700 that belongs to user ${owners.join(" or ")}. Remove it and open the ledger again.`,
   );
 }
 
-function inspect(path: string): { uid: number; mode: number; isDirectory: boolean } {
+function isPrivate(path: string, owners: readonly (number | undefined)[]): boolean {
   const stats = lstatSync(path);
-  return { uid: stats.uid, mode: stats.mode, isDirectory: stats.isDirectory() };
+  return stats.isDirectory() && owners.includes(stats.uid) && (stats.mode & 0o077) === 0;
 }
