@@ -164,8 +164,13 @@ describe("a revocation from another ledger handle", () => {
 describeWithRedis("a pool whose Redis goes away", (redisUrl) => {
   test("goes on reading and indexing by itself, and takes jobs again when it is back", async () => {
     const proxy = await startProxy(redisUrl);
+    // Hooks run last first: the keys go when the pool that writes them is closed.
+    const prefixes: string[] = [];
+    onTestFinished(async () => {
+      for (const prefix of prefixes) await removeKeys(redisUrl, prefix);
+    });
     const { server, config, texts } = await servedNotes(proxy.url);
-    onTestFinished(() => removeKeys(redisUrl, config.queuePrefix));
+    prefixes.push(config.queuePrefix);
 
     proxy.cut();
     server.resources.set("note://a", "read without a queue");
