@@ -11,6 +11,7 @@ import { root, SetUpError, setUp } from "./set-up.mjs";
 const vitest = join(root, "node_modules/vitest/vitest.mjs");
 const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
 const endWithParent = new URL("end-with-parent.mjs", import.meta.url).href;
+const bench = join(root, "test/bench/dist/main.js");
 const demo = join(root, "examples/price-catalog/dist/main.js");
 
 /** @typedef {{ needsChecks?: boolean, run(args: string[]): Promise<number> }} Command */
@@ -20,6 +21,7 @@ const commands = {
   demo: { run: (args) => node(["--enable-source-maps", demo, ...args]) },
   // The config is loaded in memory: a checkout that belongs to someone else can be tested without writing to it.
   test: { run: (args) => node([vitest, "run", "--configLoader", "runner", ...args]) },
+  bench: { run: (args) => node(["--enable-source-maps", bench, ...args]) },
   check: { needsChecks: true, run: check },
   format: { needsChecks: true, run: (args) => node([biome, "check", "--write", ...(args.length > 0 ? args : ["."])]) },
   build: { run: async () => 0 },

@@ -1,0 +1,13 @@
+import type { Suite } from "../measure.js";
+import { acceptCoalesced, acceptOne } from "./accept-one.js";
+import { batches } from "./batches.js";
+import { type LedgerBench, missing, withLedgerBench } from "./ledger-bench.js";
+import { bytesPerVersion } from "./sizes.js";
+
+/** The measures of the ledger, in the order in which they are printed. */
+export const ledgerSuite: Suite<LedgerBench> = {
+  name: "ledger",
+  missing,
+  withBench: withLedgerBench,
+  measures: [...acceptOne, acceptCoalesced, ...batches, bytesPerVersion],
+};
