@@ -137,8 +137,12 @@ create table fenceline.held_removal (
 create table fenceline.identity (
   singleton boolean default true not null,
   mark text default substr(md5((gen_random_uuid())::text), 1, 12) not null,
-  digest_key bytea default decode(replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text), 'hex'::text) not null,
+  digest_key bytea default decode(replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text), 'hex'::text),
   created_at timestamp with time zone default fenceline.now() not null,
+  incarnation integer default 1 not null,
+  witness_number bigint default 0 not null,
+  digest_key_fingerprint bytea,
+  constraint digest_key_or_its_fingerprint CHECK (((digest_key IS NULL) = (digest_key_fingerprint IS NOT NULL))),
   constraint identity_is_one_row CHECK (singleton),
   constraint identity_pkey PRIMARY KEY (singleton)
 );
@@ -191,6 +195,7 @@ create table fenceline.policy_scope (
   catalog_verdict fenceline.scan_verdict,
   catalog_measured_at timestamp with time zone,
   next_review_at timestamp with time zone,
+  restored_at timestamp with time zone,
   constraint policy_scope_pkey PRIMARY KEY (scope_id),
   constraint policy_scope_source_id_subject_id_key UNIQUE (source_id, subject_id)
 ) with (fillfactor=50);
@@ -259,6 +264,15 @@ create table fenceline.resource_version (
   scan_id bigint,
   accepted_at timestamp with time zone default fenceline.now() not null,
   constraint resource_version_pkey PRIMARY KEY (subscription_id, ordinal)
+);
+
+create table fenceline.restore (
+  incarnation integer not null,
+  recognized_at timestamp with time zone default fenceline.now() not null,
+  evidence text not null,
+  detail jsonb not null,
+  constraint evidence_is_known CHECK ((evidence = ANY (ARRAY['position'::text, 'entry'::text, 'request'::text]))),
+  constraint restore_pkey PRIMARY KEY (incarnation)
 );
 
 create table fenceline.revocation (

@@ -18,7 +18,7 @@ export interface Migration extends SqlFile {
 export interface SchemaFiles {
   /** Version of the package, `major.minor.patch`. */
   version: string;
-  /** Numbered from 1 without gaps, in order. */
+  /** In the order of their numbers, none of which comes twice. */
   migrations: Migration[];
   functions: SqlFile[];
   /** Of all function files together, with their names. */
@@ -31,11 +31,14 @@ const PACKAGE_JSON = new URL("../../package.json", import.meta.url);
 
 /** Reads the files of the installed package, or, for tests, of another folder with the same layout. */
 export function readSchemaFiles(root: URL = SQL_ROOT, version: string = packageVersion()): SchemaFiles {
-  const migrations = readSqlFiles(new URL("migrations/", root)).map((file, index) => {
-    const number = Number(/^(\d{4})-/.exec(file.name)?.[1]);
-    assert(number === index + 1, `migration ${file.name} should be number ${index + 1}`);
-    return { ...file, number };
-  });
+  const migrations = readSqlFiles(new URL("migrations/", root)).map((file) => ({
+    ...file,
+    number: Number(/^(\d{4})-/.exec(file.name)?.[1]),
+  }));
+  for (const [index, { name, number }] of migrations.entries()) {
+    const before = migrations[index - 1]?.number ?? 0;
+    assert(number > before, `The migration ${name} has no number, or one that another migration has.`);
+  }
   const functions = readSqlFiles(new URL("functions/", root));
   const functionsDigest = digestOf(functions.map(({ name, digest }) => `${name} ${digest}\n`).join(""));
   return { version, migrations, functions, functionsDigest };
