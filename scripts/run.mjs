@@ -13,6 +13,7 @@ const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
 const endWithParent = new URL("end-with-parent.mjs", import.meta.url).href;
 const bench = join(root, "test/bench/dist/main.js");
 const demo = join(root, "examples/price-catalog/dist/main.js");
+const ordeal = join(root, "test/ordeal/dist/main.js");
 
 /** @typedef {{ needsChecks?: boolean, run(args: string[]): Promise<number> }} Command */
 
@@ -22,6 +23,7 @@ const commands = {
   // The config is loaded in memory: a checkout that belongs to someone else can be tested without writing to it.
   test: { run: (args) => node([vitest, "run", "--configLoader", "runner", ...args]) },
   bench: { run: (args) => node(["--enable-source-maps", bench, ...args]) },
+  ordeal: { run: (args) => node(["--enable-source-maps", ordeal, ...args]) },
   check: { needsChecks: true, run: check },
   format: { needsChecks: true, run: (args) => node([biome, "check", "--write", ...(args.length > 0 ? args : ["."])]) },
   build: { run: async () => 0 },

@@ -1,0 +1,122 @@
+/**
+ * `npm run ordeal -- NAME [--json] [--seed N] [--events N] [--connections N]`. Exits 0 where everything held, 1 where
+ * something was missed, 2 for wrong usage. Progress goes to standard error, the report to standard output.
+ */
+
+import { parseArgs } from "node:util";
+import { fences } from "./fences/fences.js";
+import type { Ordeal, OrdealReport } from "./ordeal.js";
+
+const ordeals: readonly Ordeal[] = [fences];
+
+process.exitCode = await main(process.argv.slice(2));
+
+async function main(args: string[]): Promise<number> {
+  const asked = parse(args);
+  if (typeof asked === "string") return refuse(asked);
+  const postgresUrl = process.env["FENCELINE_TEST_POSTGRES_URL"];
+  if (!postgresUrl) {
+    return refuse(
+      "An ordeal needs a PostgreSQL: set FENCELINE_TEST_POSTGRES_URL, for instance to postgres://postgres@127.0.0.1:5432/test.",
+    );
+  }
+  const { ordeal, seed, events, connections, json } = asked;
+  console.error(`${ordeal.name}: ${events} events on ${connections} connections, seed ${seed}`);
+  const progress = progressOf(events);
+  const report = await ordeal.run({ postgresUrl, seed, events, connections, progress });
+  console.log(json ? JSON.stringify(report, null, 2) : describe(report));
+  if (!report.ok) console.error(`Again with the same draws: npm run ordeal -- ${ordeal.name} --seed ${seed} --events ${events}`);
+  return report.ok ? 0 : 1;
+}
+
+function refuse(message: string): number {
+  console.error(message);
+  return 2;
+}
+
+interface Asked {
+  readonly ordeal: Ordeal;
+  readonly seed: number;
+  readonly events: number;
+  readonly connections: number;
+  readonly json: boolean;
+}
+
+function parse(args: string[]): Asked | string {
+  const usage = [
+    "Usage: npm run ordeal -- NAME [--json] [--seed N] [--events N] [--connections N]",
+    ...ordeals.map(({ name, summary }) => `  ${name}  ${summary}`),
+  ].join("\n");
+  let parsed: ReturnType<typeof parseOrdealArgs>;
+  try {
+    parsed = parseOrdealArgs(args);
+  } catch (error) {
+    return `${(error as Error).message}\n${usage}`;
+  }
+  const { positionals, values } = parsed;
+  const ordeal = ordeals.find(({ name }) => name === positionals[0]);
+  if (ordeal === undefined || positionals.length > 1) return usage;
+  const numbers = {
+    seed: values.seed ?? String(Math.floor(Math.random() * 2 ** 32)),
+    events: values.events ?? String(ordeal.defaultEvents),
+    connections: values.connections ?? String(ordeal.defaultConnections),
+  };
+  for (const [name, text] of Object.entries(numbers)) {
+    if (!/^\d{1,10}$/.test(text) || (name !== "seed" && Number(text) === 0)) return `--${name} takes a number, not ${text}.`;
+  }
+  return {
+    ordeal,
+    seed: Number(numbers.seed),
+    events: Number(numbers.events),
+    connections: Number(numbers.connections),
+    json: values.json ?? false,
+  };
+}
+
+function parseOrdealArgs(args: string[]) {
+  return parseArgs({
+    args,
+    allowPositionals: true,
+    options: {
+      json: { type: "boolean" },
+      seed: { type: "string" },
+      events: { type: "string" },
+      connections: { type: "string" },
+    },
+  });
+}
+
+function progressOf(events: number): (done: number) => void {
+  let next = 0.1;
+  return (done) => {
+    if (done < events * next) return;
+    console.error(`  ${done} of ${events} events`);
+    next = Math.floor((done / events) * 10) / 10 + 0.1;
+  };
+}
+
+function describe(report: OrdealReport): string {
+  const { ordeal, events, connections, seconds, seed, tried, missing, gates, invariants } = report;
+  const broken = invariants.filter((invariant) => invariant.broken > 0);
+  return [
+    `${ordeal}: ${events} events on ${connections} connections in ${seconds.toFixed(1)} s, seed ${seed}`,
+    "",
+    ...Object.entries(tried).map(
+      ([kind, outcomes]) =>
+        `  ${kind.padEnd(34)} ${Object.entries(outcomes)
+          .map(([outcome, count]) => `${outcome} ${count}`)
+          .join(" · ")}`,
+    ),
+    "",
+    ...gates.flatMap((gate) => [
+      `  ${gate.name.padEnd(44)} ${gate.violations} of ${gate.evaluated}${
+        gate.upperBound === null ? "" : `, below ${gate.upperBound.toExponential(1)} (95 %)`
+      } (${gate.rules.join(", ")})`,
+      ...gate.examples.map((example) => `    ${example}`),
+    ]),
+    `  ${"invariants of the ledger".padEnd(44)} ${broken.length} of ${invariants.length} broken`,
+    ...broken.map(({ name, broken: times, checked }) => `    ${name}: ${times} of ${checked}`),
+    ...missing.map((each) => `  missing: ${each}`),
+    report.ok ? "Held." : "Missed.",
+  ].join("\n");
+}
