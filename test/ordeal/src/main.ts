@@ -25,7 +25,8 @@ async function main(args: string[]): Promise<number> {
   const progress = progressOf(events);
   const report = await ordeal.run({ postgresUrl, seed, events, connections, progress });
   console.log(json ? JSON.stringify(report, null, 2) : describe(report));
-  if (!report.ok) console.error(`Again with the same draws: npm run ordeal -- ${ordeal.name} --seed ${seed} --events ${events}`);
+  if (!report.ok)
+    console.error(`Again with the same draws: npm run ordeal -- ${ordeal.name} --seed ${seed} --events ${events}`);
   return report.ok ? 0 : 1;
 }
 
@@ -62,7 +63,8 @@ function parse(args: string[]): Asked | string {
     connections: values.connections ?? String(ordeal.defaultConnections),
   };
   for (const [name, text] of Object.entries(numbers)) {
-    if (!/^\d{1,10}$/.test(text) || (name !== "seed" && Number(text) === 0)) return `--${name} takes a number, not ${text}.`;
+    if (!/^\d{1,10}$/.test(text) || (name !== "seed" && Number(text) === 0))
+      return `--${name} takes a number, not ${text}.`;
   }
   return {
     ordeal,

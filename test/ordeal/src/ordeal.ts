@@ -86,7 +86,10 @@ const EXAMPLES = 5;
 
 /** Counts, for each promise, how often it was put to the test and broken. */
 export class Gates {
-  readonly #gates = new Map<string, { rules: readonly string[]; evaluated: number; broken: string[]; violations: number }>();
+  readonly #gates = new Map<
+    string,
+    { rules: readonly string[]; evaluated: number; broken: string[]; violations: number }
+  >();
 
   constructor(rules: Readonly<Record<string, readonly string[]>>) {
     for (const [name, cited] of Object.entries(rules)) {

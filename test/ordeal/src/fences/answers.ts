@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import type { SettledAs, Session } from "@fenceline/ledger";
+import type { Session, SettledAs } from "@fenceline/ledger";
 import type { Trials } from "../ordeal.js";
 import type { ClientLog, Deviation, SentAnswer } from "./client-log.js";
 import type { Fire, ScopeUnderFire, SentRead } from "./scope-under-fire.js";
@@ -60,8 +60,13 @@ export async function settleReads(fire: Fire, scope: ScopeUnderFire, trials: Tri
   }));
   for (const [position, { as }] of reads.entries()) {
     if (aimed[position]?.deviation === "none") {
-      trials.note(`settled as ${as}`, results.find(({ ordinal, subscriptionId }) =>
-        subscriptionId === reads[position]?.subscriptionId && ordinal === reads[position]?.ordinal)?.outcome ?? "unanswered");
+      trials.note(
+        `settled as ${as}`,
+        results.find(
+          ({ ordinal, subscriptionId }) =>
+            subscriptionId === reads[position]?.subscriptionId && ordinal === reads[position]?.ordinal,
+        )?.outcome ?? "unanswered",
+      );
     }
   }
   return aimed.length;

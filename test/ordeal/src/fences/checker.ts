@@ -1,7 +1,13 @@
 import type { Queryable } from "@fenceline/ledger";
 import type { Gates } from "../ordeal.js";
 import { type ClientLog, raisedWatermark, type SentAnswer, wasRefused } from "./client-log.js";
-import { type HistoryRow, type SubscriptionFacts, type SubscriptionHistory, scopeHistory, subscriptionHistories } from "./history.js";
+import {
+  type HistoryRow,
+  type SubscriptionFacts,
+  type SubscriptionHistory,
+  scopeHistory,
+  subscriptionHistories,
+} from "./history.js";
 import { type IssuedRow, issuedReads, type ScopeFacts, scopeFactsOf } from "./scope-facts.js";
 import type { AskedRevocation } from "./scope-under-fire.js";
 
@@ -70,9 +76,11 @@ function checkSubscription(
         break;
       case "resource_version":
         if (row.before !== null) break;
-        gates.check("version_never_goes_back", row.after.ordinal > newestVersion, at(
-          `version ${row.after.ordinal} after ${newestVersion}`,
-        ));
+        gates.check(
+          "version_never_goes_back",
+          row.after.ordinal > newestVersion,
+          at(`version ${row.after.ordinal} after ${newestVersion}`),
+        );
         gates.check("nothing_accepted_outside_the_active_family", active, at(`a version while ${lifecycle}`));
         newestVersion = Math.max(newestVersion, row.after.ordinal);
         checkContent(row.after.ordinal, row.after.digest, sent, gates, at);
@@ -99,31 +107,40 @@ function checkChange({ before, after }: HistoryRow<SubscriptionFacts>, gates: Ga
   gates.check("counters_never_fall", fallen.length === 0, at(`${fallen.join(", ")} fell`));
   const active = before.lifecycle === "ACTIVE" && after.lifecycle === "ACTIVE";
   if (after.issued !== before.issued) {
-    gates.check("no_read_issued_outside_the_active_family", active && after.issued === before.issued + 1, at(
-      `ordinal ${after.issued} issued after ${before.issued} while ${before.lifecycle}`,
-    ));
+    gates.check(
+      "no_read_issued_outside_the_active_family",
+      active && after.issued === before.issued + 1,
+      at(`ordinal ${after.issued} issued after ${before.issued} while ${before.lifecycle}`),
+    );
   }
   if (after.notification !== before.notification) {
     gates.check("no_invalidation_outside_the_active_family", active, at(`a notification while ${before.lifecycle}`));
   }
   if (after.accepted !== before.accepted) {
-    gates.check("nothing_accepted_outside_the_active_family", active, at(
-      `ordinal ${after.accepted} while ${before.lifecycle}`,
-    ));
+    gates.check(
+      "nothing_accepted_outside_the_active_family",
+      active,
+      at(`ordinal ${after.accepted} while ${before.lifecycle}`),
+    );
   }
   const deleted = after.hidden === "tombstone_pending" || after.hidden === "tombstoned";
   if (deleted && after.hidden !== before.hidden) {
     // Pending: by a read that raises the watermark in the same change. Confirmed: only what is pending.
-    const proven = after.hidden === "tombstoned" ? before.hidden === "tombstone_pending" : after.accepted > before.accepted;
-    gates.check("tombstone_only_by_a_newer_read", active && proven, at(
-      `${after.hidden} after ${before.hidden} while ${before.lifecycle}`,
-    ));
+    const proven =
+      after.hidden === "tombstoned" ? before.hidden === "tombstone_pending" : after.accepted > before.accepted;
+    gates.check(
+      "tombstone_only_by_a_newer_read",
+      active && proven,
+      at(`${after.hidden} after ${before.hidden} while ${before.lifecycle}`),
+    );
   }
   if (CLOSING.has(before.lifecycle) && !CLOSING.has(after.lifecycle)) {
     const reopened = before.lifecycle === "CLOSED" && after.generation > before.generation;
-    gates.check("reopened_only_with_a_new_generation", reopened, at(
-      `${before.lifecycle} to ${after.lifecycle}, generation ${before.generation} to ${after.generation}`,
-    ));
+    gates.check(
+      "reopened_only_with_a_new_generation",
+      reopened,
+      at(`${before.lifecycle} to ${after.lifecycle}, generation ${before.generation} to ${after.generation}`),
+    );
   }
 }
 
@@ -145,7 +162,8 @@ function checkAccepted(
     gates.check(
       "what_was_answered_is_what_was_written",
       row !== undefined && answers.length > 0,
-      () => `${name}: ${row ? "written" : "not written"}, answered ${answers.map(({ outcome }) => outcome).join() || "never"}`,
+      () =>
+        `${name}: ${row ? "written" : "not written"}, answered ${answers.map(({ outcome }) => outcome).join() || "never"}`,
     );
     const read = reads.get(ordinal);
     const [answer] = answers;
@@ -155,18 +173,21 @@ function checkAccepted(
     gates.check(
       "accepted_only_in_its_session_and_generation",
       read?.sessionGeneration === session && read.generation === after.generation,
-      () => `${name}: read of session ${read?.sessionGeneration}, generation ${read?.generation}; then ${session}, ${after.generation}`,
+      () =>
+        `${name}: read of session ${read?.sessionGeneration}, generation ${read?.generation}; then ${session}, ${after.generation}`,
     );
     if (typeof answer.content !== "string") continue;
     const covering = scopes.revocationAt(scopeId, uri, position);
     gates.check("nothing_accepted_under_a_revocation", covering === undefined, () => `${name}: revocation ${covering}`);
     const epoch = after.shard === null ? null : scopes.epochAt(scopeId, after.shard, position);
     const current =
-      read?.notificationNumber === after.notification && (!after.pushed || (epoch !== null && read.streamEpoch === epoch));
+      read?.notificationNumber === after.notification &&
+      (!after.pushed || (epoch !== null && read.streamEpoch === epoch));
     gates.check(
       "current_only_without_newer_notice",
       current === !answer.outcome.endsWith("_not_current"),
-      () => `${name}: ${answer.outcome}; notification ${read?.notificationNumber} of ${after.notification}, epoch ${read?.streamEpoch} of ${epoch}`,
+      () =>
+        `${name}: ${answer.outcome}; notification ${read?.notificationNumber} of ${after.notification}, epoch ${read?.streamEpoch} of ${epoch}`,
     );
   }
 }
@@ -174,9 +195,11 @@ function checkAccepted(
 /** The version holds the digest of the one answer that was accepted for it. */
 function checkContent(ordinal: number, digest: string | null, sent: readonly SentAnswer[], gates: Gates, at: At): void {
   const accepted = sent.find((answer) => answer.ordinal === ordinal && answer.outcome.startsWith("accepted"));
-  gates.check("version_holds_what_was_accepted", accepted !== undefined && accepted.content === digest, at(
-    `version ${ordinal} holds ${digest}, accepted was ${accepted?.content}`,
-  ));
+  gates.check(
+    "version_holds_what_was_accepted",
+    accepted !== undefined && accepted.content === digest,
+    at(`version ${ordinal} holds ${digest}, accepted was ${accepted?.content}`),
+  );
 }
 
 const neverAccepted = new Set<SentAnswer["deviation"]>([
@@ -210,12 +233,17 @@ async function checkReceipts(database: Queryable, schema: string, log: ClientLog
   );
   const written = new Map(rows.map(({ name, count }) => [name, count]));
   // A settlement says `stale` for both kinds, so they are compared as one.
-  const told = groupBy(log.filter(wasRefused), ({ subscriptionId, ordinal, outcome }) =>
-    `${subscriptionId}.${ordinal} ${kinds[outcome as keyof typeof kinds]}`);
+  const told = groupBy(
+    log.filter(wasRefused),
+    ({ subscriptionId, ordinal, outcome }) => `${subscriptionId}.${ordinal} ${kinds[outcome as keyof typeof kinds]}`,
+  );
   for (const name of new Set([...written.keys(), ...told.keys()])) {
     const count = told.get(name)?.length ?? 0;
-    gates.check("refusals_leave_receipts", written.get(name) === count, () =>
-      `${name}: ${written.get(name) ?? 0} receipts for ${count} refusals`);
+    gates.check(
+      "refusals_leave_receipts",
+      written.get(name) === count,
+      () => `${name}: ${written.get(name) ?? 0} receipts for ${count} refusals`,
+    );
   }
 }
 

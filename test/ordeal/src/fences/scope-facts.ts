@@ -37,9 +37,21 @@ export function scopeFactsOf(
   asked: readonly AskedRevocation[],
   names: ReadonlyMap<number, string>,
 ): ScopeFacts {
-  const sessions = valuesByKey(history.sessions, ({ scope }) => `${scope}`, ({ generation }) => generation);
-  const epochs = valuesByKey(history.streams, ({ scope, shard }) => `${scope} ${shard}`, ({ epoch }) => epoch);
-  const states = valuesByKey(history.revocations, ({ id }) => `${id}`, ({ state }) => (state === "LIFTED" ? 0 : 1));
+  const sessions = valuesByKey(
+    history.sessions,
+    ({ scope }) => `${scope}`,
+    ({ generation }) => generation,
+  );
+  const epochs = valuesByKey(
+    history.streams,
+    ({ scope, shard }) => `${scope} ${shard}`,
+    ({ epoch }) => epoch,
+  );
+  const states = valuesByKey(
+    history.revocations,
+    ({ id }) => `${id}`,
+    ({ state }) => (state === "LIFTED" ? 0 : 1),
+  );
   return {
     sessionAt: (scopeId, position) => valueAt(sessions.get(`${scopeId}`), position) ?? 0,
     epochAt: (scopeId, shard, position) => valueAt(epochs.get(`${scopeId} ${shard}`), position),

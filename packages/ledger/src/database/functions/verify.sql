@@ -14,10 +14,14 @@ language sql stable as $$
   select 'watermark_not_above_issued', count(*), count(*) filter (where s.accepted_ordinal > s.issued_ordinal)
   from fenceline.subscription s
   union all
-  select 'accepted_subscription_has_its_version', count(*), count(*) filter (where v.ordinal is null)
+  -- Evidence without content ("not found", "forbidden") raises the watermark and makes no version; a deletion leaves none.
+  select 'accepted_subscription_has_its_version', count(*),
+         count(*) filter (where v.ordinal is null or s.accepted_ordinal < s.version_ordinal or exists (
+           select 1 from fenceline.resource_version n
+           where n.subscription_id = s.subscription_id and n.ordinal > s.version_ordinal))
   from fenceline.subscription s
   left join fenceline.resource_version v on v.subscription_id = s.subscription_id and v.ordinal = s.version_ordinal
-  where s.accepted_ordinal > 0 and s.hidden_because is distinct from 'tombstoned'
+  where s.version_ordinal is not null
   union all
   select 'version_has_its_read', count(*), count(*) filter (where r.generation is distinct from v.generation)
   from fenceline.resource_version v left join fenceline.read r using (subscription_id, ordinal)

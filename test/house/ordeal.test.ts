@@ -1,0 +1,48 @@
+import { spawnSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { describeWithPostgres } from "@fenceline/test-services";
+import { describe, expect, test } from "vitest";
+import { fences } from "#ordeal/fences/fences.js";
+
+const MAIN = fileURLToPath(new URL("../ordeal/dist/main.js", import.meta.url));
+
+describe("the ordeal command", () => {
+  test("says what to set where no PostgreSQL is, and exits 2", () => {
+    expect(ordeal(["fences"], { FENCELINE_TEST_POSTGRES_URL: "" })).toMatchObject({
+      status: 2,
+      stdout: "",
+      stderr: expect.stringContaining("FENCELINE_TEST_POSTGRES_URL"),
+    });
+  });
+
+  test("exits 2 for an ordeal it does not know, and for a number that is none", () => {
+    expect(ordeal(["unknown"])).toMatchObject({ status: 2, stderr: expect.stringContaining("Usage") });
+    expect(ordeal(["fences", "--events", "many"])).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("--events"),
+    });
+  });
+
+  function ordeal(args: string[], env: NodeJS.ProcessEnv = {}) {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
+      encoding: "utf8",
+      env: { ...process.env, ...env },
+    });
+    return { status, stdout, stderr };
+  }
+});
+
+describeWithPostgres("the ordeal of the fences, in small", (postgresUrl) => {
+  test("no version goes back, nothing is accepted after a close, no row is left by a loser (F3, F4, U8, P2)", async () => {
+    const report = await fences.run({
+      postgresUrl,
+      seed: 20_251_130,
+      events: 2_500,
+      connections: 8,
+      progress: () => {},
+    });
+    expect(report.gates.filter(({ violations }) => violations > 0)).toEqual([]);
+    expect(report.gates.filter(({ evaluated }) => evaluated === 0)).toEqual([]);
+    expect(report.invariants.filter(({ broken }) => broken > 0)).toEqual([]);
+  }, 60_000);
+});
