@@ -31,6 +31,9 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `index_configuration_changed` | a version of an index came again with another store, embedding or configuration | raise the index's version |
  * | `revocation_unknown` | there is no revocation with this id | list the revocations |
  * | `request_id_reused` | a `requestId` came again with other contents | use a new id for a new request |
+ * | `digest_key_invalid` | a digest key is shorter than 32 bytes, or neither hex nor base64 | make one with `openssl rand -hex 32` |
+ * | `digest_key_missing` | the ledger's digest key is kept outside of it and was not given | pass it as `digestKey` |
+ * | `digest_key_wrong` | the digest key is not the one that the ledger's digests were made with | pass that one |
  * | `ledger_closed` | the ledger was used after `close()` | open it again |
  * | `connection_lost` | the connection broke while a statement or a commit ran, so it may or may not have taken effect | look at the data, then decide |
  * | `statement_failed` | the database refused a statement; its own error is the `cause` | see the cause |
@@ -53,6 +56,9 @@ export type LedgerErrorCode =
   | "index_configuration_changed"
   | "revocation_unknown"
   | "request_id_reused"
+  | "digest_key_invalid"
+  | "digest_key_missing"
+  | "digest_key_wrong"
   | "ledger_closed"
   | "connection_lost"
   | "statement_failed"

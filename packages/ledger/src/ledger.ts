@@ -3,7 +3,7 @@ import { type AuditLedger, auditLedger } from "./audit.js";
 import { type Database, type Listening, openDatabase, type Queryable } from "./database/database.js";
 import { type MigrateOptions, migrate } from "./database/migrations.js";
 import { type GrantLedger, grantLedger } from "./grants.js";
-import { type LedgerIdentity, readIdentity } from "./identity.js";
+import { type DigestKey, type LedgerIdentity, readIdentity, takeDigestKeyOut } from "./identity.js";
 import { queryableInSchema } from "./ledger-schema.js";
 import { type LineageLedger, lineageLedger } from "./lineage.js";
 import type { ReadTiming } from "./read-timing.js";
@@ -38,6 +38,11 @@ export interface Ledger
   announce(wake: Wake): Promise<void>;
   /** The same ledger, on the same connections, with other intervals for what its caller reads. */
   withReadTiming(timing: ReadTiming): Ledger;
+  /**
+   * Takes the digest key out of the database and returns it, in hex: keep it safe, and pass it as `digestKey` from now on, for
+   * without it the ledger is not opened any more. Other processes that have the ledger open have to open it anew.
+   */
+  takeDigestKeyOut(): Promise<string>;
   /** Closes what `openLedger` opened; a pool that was passed in stays open. Idempotent. */
   close(): Promise<void>;
 }
@@ -53,6 +58,11 @@ export interface OpenLedgerOptions {
   readonly schema?: string;
   /** When resources are read again. Default: the intervals of the spec's §9. */
   readonly readTiming?: ReadTiming;
+  /**
+   * Keys the digests that outlive content (P8): 32 bytes or more, or their text in hex or base64. Default: a key that the ledger
+   * makes and keeps in its database. One that is given is kept nowhere; the ledger then opens with it alone.
+   */
+  readonly digestKey?: DigestKey;
 }
 
 /**
@@ -60,15 +70,17 @@ export interface OpenLedgerOptions {
  *
  * @param address `file:DIR` (embedded), `postgres://…`, or a `pg.Pool` of the caller's own
  * @throws {FencelineError} `address_invalid`, `address_in_use`, `database_unreachable`, `directory_incompatible`,
- * `schema_invalid_name`, `schema_newer`, `migration_failed`, `migration_changed`
+ * `schema_invalid_name`, `schema_newer`, `migration_failed`, `migration_changed`, `digest_key_invalid`,
+ * `digest_key_missing`, `digest_key_wrong`
  */
 export async function openLedger(address: string | pg.Pool, options: OpenLedgerOptions = {}): Promise<Ledger> {
-  const { schema = "fenceline", readTiming } = options;
+  const { schema = "fenceline", readTiming, digestKey } = options;
   const database = await openDatabase(address);
   try {
     await migrate(database, { schema } satisfies MigrateOptions);
     const queryable = queryableInSchema(database, schema);
-    return composeLedger({ database, schema, queryable, identity: await readIdentity(queryable) }, readTiming);
+    const identity = await readIdentity(queryable, digestKey);
+    return composeLedger({ database, schema, queryable, identity }, readTiming);
   } catch (error) {
     await database.close();
     throw error;
@@ -102,6 +114,7 @@ function composeLedger(parts: LedgerParts, timing: ReadTiming | undefined): Ledg
     async announce(wake) {
       await queryable.query("select pg_notify($1, $2)", [channel, JSON.stringify(wake)]);
     },
+    takeDigestKeyOut: async () => (await takeDigestKeyOut(queryable, identity)).toString("hex"),
     withReadTiming: (other) => composeLedger(parts, other),
     close: () => database.close(),
   };

@@ -210,8 +210,8 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
     async confirmPurge(store, claims, { claim, reappeared = [] }) {
       if (claims.length === 0) return;
       const numbers = reappeared.map((id) => ids.numberOf(id)).filter((number) => number !== undefined);
-      const parameters = [store, ...claimParameters(claims), claim, numbers];
-      await untilDone(() => call(database, "fenceline.confirm_purge($1, $2, $3, $4, $5)", parameters));
+      const parameters = [store, ...claimParameters(claims), claim, numbers, identity.receiptKey];
+      await untilDone(() => call(database, "fenceline.confirm_purge($1, $2, $3, $4, $5, $6)", parameters));
     },
 
     async releasePurge(store, claims, failure) {

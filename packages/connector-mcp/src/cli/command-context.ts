@@ -54,10 +54,11 @@ export async function withContext<Result>(
     { name: "fenceline", level: options.verbose === true ? "debug" : "error" },
     pino.destination({ fd: 2, sync: true }),
   );
-  const ledger = await openLedger(
-    config.ledger,
-    config.ledgerSchema === undefined ? {} : { schema: config.ledgerSchema },
-  );
+  const digestKey = process.env["FENCELINE_DIGEST_KEY"];
+  const ledger = await openLedger(config.ledger, {
+    ...(config.ledgerSchema !== undefined && { schema: config.ledgerSchema }),
+    ...(digestKey !== undefined && digestKey !== "" && { digestKey }),
+  });
   try {
     const progress = process.stderr.isTTY === true && options.json !== true;
     return await work({ config, ledger, logger, json: options.json === true, progress });

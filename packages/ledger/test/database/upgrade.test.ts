@@ -11,8 +11,7 @@ import { open, temporaryDirectory } from "./database-process.js";
 const RELEASED = readFileSync(new URL("./upgrade/ledger-0001.sql", import.meta.url), "utf8");
 const READ_LEASE_MS = 30_000;
 
-describe("the upgrade of a ledger of the first release (PGlite)", () =>
-  upgrades(() => `file:${temporaryDirectory()}`));
+describe("the upgrade of a ledger of the first release (PGlite)", () => upgrades(() => `file:${temporaryDirectory()}`));
 describeWithPostgres("the upgrade of a ledger of the first release (PostgreSQL)", (url) => upgrades(() => url));
 
 function upgrades(address: () => string): void {
@@ -31,7 +30,8 @@ function upgrades(address: () => string): void {
       // Lineage of before: a living entry to its version, and the URI to its two versions.
       const before = (await ledger.trace({ uri: "catalog://plans/basic" })).versions;
       expect(before.map(({ lineageId }) => lineageId)).toEqual(["3.2", "3.1"]);
-      const entry = before[0]?.entries.find(({ index, state }) => index === "main" && state === "CURRENT")?.id as string;
+      const entry = before[0]?.entries.find(({ index, state }) => index === "main" && state === "CURRENT")
+        ?.id as string;
       expect((await ledger.trace({ entry })).versions[0]).toMatchObject({ lineageId: "3.2", reader: "svc:rag" });
 
       // What was granted is seen, what was revoked is not (G2, P2).
@@ -53,7 +53,11 @@ function upgrades(address: () => string): void {
       expect(reads.map(({ uri, ordinal }) => [uri, ordinal])).toEqual([["catalog://plans/basic", 3]]);
       const [read] = reads;
       const accepted = await ledger.acceptResourceVersions(session, [
-        { ...(read as NonNullable<typeof read>), digest: digest("new"), parts: [{ uri: "catalog://plans/basic", text: "price=140" }] },
+        {
+          ...(read as NonNullable<typeof read>),
+          digest: digest("new"),
+          parts: [{ uri: "catalog://plans/basic", text: "price=140" }],
+        },
       ]);
       expect(accepted[0]).toMatchObject({ outcome: "accepted", lineageId: "3.3" });
 
@@ -88,7 +92,9 @@ async function loadReleased(address: string, schema: string): Promise<void> {
   const first = { ...files, version: "0.0.0", migrations: migrations.slice(0, 1), functions: [], functionsDigest: "" };
   await migrate(database, { schema, files: first });
   const sql = queryableInSchema(database, schema);
-  await sql.query("delete from fenceline.identity; delete from fenceline.migration; delete from fenceline.function_set");
+  await sql.query(
+    "delete from fenceline.identity; delete from fenceline.migration; delete from fenceline.function_set",
+  );
   await sql.query(RELEASED);
   // Its functions are not loaded with it; whatever set this version has is another one.
   await sql.query("update fenceline.function_set set digest = 'of the first release'");

@@ -88,9 +88,10 @@ end $$;
 --   p_store, p_groups, p_tokens  the claims; those that are no longer held are left alone
 --   p_claim       'absent' or 'erased'
 --   p_reappeared  numbers of entries that were found again although they were absent before
+--   p_digest_key  what keys the digests of the receipts; null: the key that the ledger keeps
 -- Result: false: nothing was done, call again.
 create or replace function fenceline.confirm_purge(
-  p_store text, p_groups bigint[], p_tokens uuid[], p_claim text, p_reappeared bigint[]
+  p_store text, p_groups bigint[], p_tokens uuid[], p_claim text, p_reappeared bigint[], p_digest_key bytea
 ) returns boolean
 language plpgsql volatile set enable_seqscan = off as $$
 declare
@@ -106,7 +107,7 @@ begin
     join unnest(p_groups, p_tokens) c (group_id, claim_token) using (group_id, claim_token)
     join fenceline.store s using (store_id)
     where s.name = p_store and g.state in ('PURGING', 'PURGED'));
-  perform fenceline.write_purge_receipts(v_gone, p_claim, p_reappeared, v_now);
+  perform fenceline.write_purge_receipts(v_gone, p_claim, p_reappeared, v_now, p_digest_key);
   -- P8: the plain digest of an older version goes with the content; the newest one's is what the next read is compared with.
   update fenceline.resource_version v set digest = null
   from fenceline.group_root r join fenceline.subscription s using (subscription_id)
@@ -133,7 +134,7 @@ language sql immutable as $$ select g.settled or g.state = 'PURGED' and g.attemp
 -- One receipt per revocation that waited for some of these groups, and one per cause for the others (P3). A sweep of what
 -- was absent before leaves one only if something had reappeared.
 create or replace function fenceline.write_purge_receipts(
-  p_groups bigint[], p_claim text, p_reappeared bigint[], p_now timestamptz
+  p_groups bigint[], p_claim text, p_reappeared bigint[], p_now timestamptz, p_digest_key bytea
 ) returns void
 language sql volatile as $$
   with purged as materialized (
@@ -155,7 +156,7 @@ language sql volatile as $$
     (revocation_id, store_id, cause, entries, ids_digest, claim, started_at, absent_at)
   select p.revocation_id, p.store_id, p.cause, count(*),
          fenceline.keyed_digest(string_agg(fenceline.entry_id(p.index_id, e.entry_number), ','
-           order by p.index_id, e.entry_number)),
+           order by p.index_id, e.entry_number), p_digest_key),
          p_claim, min(p.claimed_at), p_now
   from purged p join fenceline.entry e using (group_id)
   where p.cause <> 'reappeared' or e.entry_number = any (p_reappeared)
@@ -184,14 +185,19 @@ language sql stable as $$
   from fenceline.identity i, to_hex((-9223372036854775807 - 1) | p_number) n (tail)
 $$;
 
--- HMAC-SHA-256 under the ledger's key (RFC 2104; the key is shorter than a block). PostgreSQL itself has none.
-create or replace function fenceline.keyed_digest(p_text text) returns bytea
+-- HMAC-SHA-256 (RFC 2104; the key is no longer than a block). PostgreSQL itself has none.
+--   p_key  null: the key that the ledger keeps
+create or replace function fenceline.keyed_digest(p_text text, p_key bytea default null) returns bytea
 language plpgsql stable as $$
 declare
-  v_key bytea := (select digest_key from fenceline.identity);
+  v_key bytea := coalesce(p_key, (select digest_key from fenceline.identity));
   v_inner bytea := decode(repeat('36', 64), 'hex');
   v_outer bytea := decode(repeat('5c', 64), 'hex');
 begin
+  if v_key is null then
+    raise exception 'the digest key of this ledger is kept outside of it since, and this process was not given it'
+      using errcode = 'invalid_parameter_value', hint = 'Open the ledger again with its digest key.';
+  end if;
   for i in 0 .. length(v_key) - 1 loop
     v_inner := set_byte(v_inner, i, get_byte(v_inner, i) # get_byte(v_key, i));
     v_outer := set_byte(v_outer, i, get_byte(v_outer, i) # get_byte(v_key, i));
