@@ -302,6 +302,7 @@ create table fenceline.revocation (
   marked_all boolean default false not null,
   completed_at timestamp with time zone,
   lifted_at timestamp with time zone,
+  reopening boolean default false not null,
   constraint revocation_pkey PRIMARY KEY (revocation_id),
   constraint revocation_request_id_key UNIQUE (request_id)
 );
@@ -325,6 +326,12 @@ create table fenceline.revocation_group (
   revocation_id bigint not null,
   group_id bigint not null,
   constraint revocation_group_pkey PRIMARY KEY (revocation_id, group_id)
+);
+
+create table fenceline.revocation_part (
+  revocation_id bigint not null,
+  subscription_id bigint not null,
+  constraint revocation_part_pkey PRIMARY KEY (revocation_id, subscription_id)
 );
 
 create table fenceline.scan (
@@ -492,6 +499,8 @@ CREATE INDEX resource_segment ON fenceline.resource USING btree (source_id, "lef
 
 CREATE INDEX revocation_open ON fenceline.revocation USING btree (revocation_id) WHERE (state = 'EFFECTIVE'::fenceline.revocation_state);
 
+CREATE INDEX revocation_reopening ON fenceline.revocation USING btree (revocation_id) WHERE reopening;
+
 CREATE INDEX revocation_subject ON fenceline.revocation USING btree (subject_id);
 
 CREATE INDEX revocation_export_export ON fenceline.revocation_export USING btree (export_id);
@@ -499,6 +508,8 @@ CREATE INDEX revocation_export_export ON fenceline.revocation_export USING btree
 CREATE INDEX revocation_group_group ON fenceline.revocation_group USING btree (group_id);
 
 CREATE INDEX scan_scope ON fenceline.scan USING btree (scope_id, scan_id);
+
+CREATE INDEX subscription_closed_by ON fenceline.subscription USING btree (closed_by, subscription_id) WHERE ((closed_by IS NOT NULL) AND (lifecycle = 'CLOSED'::fenceline.lifecycle));
 
 CREATE INDEX subscription_due ON fenceline.subscription USING btree (scope_id, due_at) WHERE (due_at IS NOT NULL);
 

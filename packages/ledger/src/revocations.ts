@@ -74,16 +74,17 @@ export interface RevocationLedger {
   revoke(request: RevocationRequest): Promise<RevocationStatus>;
   /**
    * Lifts it: what it closed, and no other standing revocation covers, is read again under a new generation, and served
-   * when that read is accepted. Idempotent.
+   * when that read is accepted. Denies nothing from the first of its transactions on, and reopens in batches after it; who
+   * dies between two leaves the rest to `advanceRevocation`. Idempotent.
    *
    * @throws {FencelineError} `revocation_unknown`
    */
   lift(revocationId: number): Promise<RevocationStatus>;
   revocation(revocationId: number): Promise<RevocationStatus | undefined>;
   listRevocations(filter?: { readonly open?: boolean }): Promise<RevocationStatus[]>;
-  /** One batch of closing covered subscriptions and marking covered edges; call until `done`. */
+  /** One batch of closing covered subscriptions and marking covered edges, or of reopening after a lift; call until `done`. */
   advanceRevocation(revocationId: number, options?: { readonly limit?: number }): Promise<"more" | "done">;
-  /** Open revocations whose batches are not done. */
+  /** Open or lifted revocations whose batches are not done. */
   revocationsToAdvance(): Promise<number[]>;
   /** Groups to remove from a store: superseded, tombstoned, abandoned or revoked; not those a writer may still be writing. */
   claimPurge(request: {
@@ -159,6 +160,9 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
     return status;
   }
 
+  const advance = (revocationId: number, limit: number) =>
+    call<"more" | "done">(database, "fenceline.advance_revocation($1, $2)", [revocationId, limit]);
+
   return {
     async revoke(request) {
       const { outcome, id, requestId } = await insertRevocation(database, request);
@@ -169,6 +173,7 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
 
     async lift(revocationId) {
       await call(database, "fenceline.lift_revocation($1)", [revocationId]);
+      while ((await advance(revocationId, ADVANCE_LIMIT)) === "more");
       return statusOf(revocationId);
     },
 
@@ -179,15 +184,13 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
 
     listRevocations: ({ open } = {}) => revocationStatuses(database, null, open ?? null),
 
-    async advanceRevocation(revocationId, { limit = ADVANCE_LIMIT } = {}) {
-      const parameters = [revocationId, Math.min(limit, ADVANCE_LIMIT)];
-      return call<"more" | "done">(database, "fenceline.advance_revocation($1, $2)", parameters);
-    },
+    advanceRevocation: (revocationId, { limit = ADVANCE_LIMIT } = {}) =>
+      advance(revocationId, Math.min(limit, ADVANCE_LIMIT)),
 
     async revocationsToAdvance() {
       const rows = await database.query<{ revocation_id: number }>(
         `select revocation_id from fenceline.revocation
-         where state = 'EFFECTIVE' and not (closed_all and marked_all) order by revocation_id`,
+         where state = 'EFFECTIVE' and not (closed_all and marked_all) or reopening order by revocation_id`,
       );
       return rows.map((row) => row.revocation_id);
     },

@@ -2,7 +2,8 @@
 -- bodies and plain digests go. Nothing here makes the revocation effective; it is, since its row committed.
 
 -- One batch of a revocation: at most p_limit covered resources, in the order of their keys, of one source.
--- Result: `more` or `done` (also when it was lifted, or does not exist).
+-- Of a lifted one: at most p_limit subscriptions that it closed are reopened, or read again if it took a part of them.
+-- Result: `more` or `done` (also when it does not exist).
 create or replace function fenceline.advance_revocation(p_revocation bigint, p_limit int) returns text
 language plpgsql volatile set enable_seqscan = off as $$
 declare
@@ -12,7 +13,15 @@ declare
   v_resources bigint[];
   v_covered int;
 begin
+  -- The fences of a batch of reopening come before the revocation's row; a lift is final.
+  if (select r.state = 'LIFTED' from fenceline.revocation r where r.revocation_id = p_revocation) then
+    return fenceline.reopen_batch(p_revocation, p_limit);
+  end if;
   select * into v from fenceline.revocation where revocation_id = p_revocation for no key update;
+  if v.state = 'LIFTED' then
+    -- Lifted while this waited: the next call reopens.
+    return case when v.reopening then 'more' else 'done' end;
+  end if;
   if not found or v.state <> 'EFFECTIVE' or v.marked_all then
     return 'done';
   end if;
@@ -160,6 +169,9 @@ begin
   where subscription_id = any (v_whole || v_partly) and digest is not null;
   delete from fenceline.body
   where subscription_id = any (v_whole) or subscription_id = any (v_partly) and part_id = any (p_resources);
+  insert into fenceline.revocation_part (revocation_id, subscription_id)
+  select v.revocation_id, p.subscription_id from unnest(v_partly) p (subscription_id)
+  on conflict do nothing;
   insert into fenceline.revocation_export (revocation_id, export_id)
   select v.revocation_id, e.export_id from fenceline.export e where e.subscription_id = any (v_whole || v_partly)
   on conflict do nothing;

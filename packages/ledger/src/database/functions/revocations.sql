@@ -57,7 +57,7 @@ begin
   insert into fenceline.receipt (scope_id, kind, detail)
   select p.scope_id, 'revoked', jsonb_build_object('revocation', id, 'policyEpoch', p.policy_epoch)
   from fenceline.policy_scope p where p.scope_id = any (v_scopes);
-  perform pg_notify('fenceline.wake', json_build_object('kind', 'revocation', 'revocationId', id)::text);
+  perform fenceline.announce_revocation(id);
   outcome := 'revoked';
 end $$;
 
@@ -160,8 +160,8 @@ language sql stable as $$
   select g.state <> 'PURGED' and (g.state <> 'PRESENT' or fenceline.is_group_dead(g.group_id))
 $$;
 
--- Lifts a revocation: what it closed, and no other standing one covers, is reopened with a new generation and due at once
--- (P2). Served again when a read of the new generation is accepted.
+-- Lifts a revocation (P2): from the commit on it denies nothing. What it closed is reopened by `advance_revocation`, batch by
+-- batch; the exclusive fences are held for this small transaction alone (0.46 s when 20,000 were reopened inside it).
 -- Result: `lifted` (also when it was lifted before) or `unknown`.
 create or replace function fenceline.lift_revocation(p_revocation bigint) returns text
 language plpgsql volatile as $$
@@ -183,64 +183,20 @@ begin
   set policy_epoch = v.policy_epoch, standing_revocations = standing_revocations - 1
   where scope_id = any (v_scopes);
   delete from fenceline.revocation_cover where revocation_id = p_revocation;
-  update fenceline.revocation set state = 'LIFTED', lifted_at = fenceline.now(), policy_epoch = v.policy_epoch
+  update fenceline.revocation
+  set state = 'LIFTED', lifted_at = fenceline.now(), policy_epoch = v.policy_epoch, reopening = v.role <> 'audience'
   where revocation_id = p_revocation;
-  perform fenceline.reopen_subscriptions(p_revocation);
   insert into fenceline.receipt (scope_id, kind, detail)
   select p.scope_id, 'lifted', jsonb_build_object('revocation', p_revocation, 'policyEpoch', p.policy_epoch)
   from fenceline.policy_scope p where p.scope_id = any (v_scopes);
-  perform pg_notify('fenceline.wake',
-                    json_build_object('kind', 'discovery', 'source', src.name, 'reader', subj.name)::text)
-  from fenceline.policy_scope p
-  join fenceline.source src using (source_id) join fenceline.subject subj using (subject_id)
-  where p.scope_id = any (v_scopes) and v.role <> 'audience';
+  perform fenceline.announce_revocation(p_revocation);
   return 'lifted';
 end $$;
 
--- Reopens what a lifted revocation closed. What another standing one covers stays closed and is that one's to reopen; what it
--- only covered in part is read again; what was to be reconciled still is (F10).
-create or replace function fenceline.reopen_subscriptions(p_revocation bigint) returns void
-language plpgsql volatile as $$
-declare
-  v_partly bigint[];
-begin
-  v_partly := array(
-    select distinct r.subscription_id
-    from fenceline.revocation_group x join fenceline.group_root r using (group_id)
-    where x.revocation_id = p_revocation and r.state = 'REVOKED');
-  perform 1 from fenceline.subscription s
-    where s.closed_by = p_revocation or s.subscription_id = any (v_partly)
-    order by s.subscription_id for no key update;
-  with successor as (
-    select s.subscription_id, min(c.revocation_id) as revocation_id
-    from fenceline.subscription s
-    join fenceline.policy_scope p using (scope_id)
-    join fenceline.resource q using (resource_id)
-    join fenceline.revocation_cover c on c.subject_id = p.subject_id and c.as_reader and c.hash = any (q.deny_hashes)
-    where s.closed_by = p_revocation
-    group by s.subscription_id
-  )
-  update fenceline.subscription s set closed_by = n.revocation_id
-  from successor n where s.subscription_id = n.subscription_id;
-  update fenceline.subscription s set due_at = fenceline.now()
-  where s.subscription_id = any (v_partly) and s.lifecycle = 'ACTIVE';
-  with reopened as (
-    update fenceline.subscription s
-    set lifecycle = case s.hidden_because when 'unreconciled' then 'RECONCILIATION_REQUIRED' else 'SUBSCRIBING' end::fenceline.lifecycle,
-        generation = s.generation + 1, closed_by = null, close_ordinal = null,
-        close_policy_epoch = null, digest = null, session_generation = null,
-        due_at = case when s.hidden_because is distinct from 'unreconciled' then fenceline.now() end
-    where s.closed_by = p_revocation
-    returning s.scope_id, s.subscription_id, s.generation, s.lifecycle
-  )
-  insert into fenceline.receipt (scope_id, subscription_id, kind, detail)
-  select o.scope_id, o.subscription_id, k.kind,
-         jsonb_build_object('by', 'lift', 'revocation', p_revocation, 'generation', o.generation)
-  from reopened o
-  join (values (1, 'reopened'), (2, 'reconciliation_required')) k (place, kind)
-    on k.kind = 'reopened' or o.lifecycle = 'RECONCILIATION_REQUIRED'
-  order by o.subscription_id, k.place;
-end $$;
+-- Tells running pools that a revocation has batches to be done.
+create or replace function fenceline.announce_revocation(p_revocation bigint) returns void language sql volatile as $$
+  select pg_notify('fenceline.wake', json_build_object('kind', 'revocation', 'revocationId', p_revocation)::text)
+$$;
 
 -- Revocations with what became of them, newest first.
 --   p_revocation  one, or null for all

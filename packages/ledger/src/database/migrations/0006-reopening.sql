@@ -1,0 +1,21 @@
+-- A lift reopens in batches after its own transaction, so that it holds the exclusive fence no longer than a revocation does.
+
+alter table fenceline.revocation add column reopening boolean not null default false; -- lifted, and batches of reopening are to be done
+create index revocation_reopening on fenceline.revocation (revocation_id) where reopening;
+
+-- What a lift looks for. Neither column changes with a read.
+create index subscription_closed_by on fenceline.subscription (closed_by, subscription_id)
+  where closed_by is not null and lifecycle = 'CLOSED';
+
+-- Subscriptions that a revocation took a part of (F5): a lift reads them again. Kept until then.
+create table fenceline.revocation_part (
+  revocation_id bigint not null,
+  subscription_id bigint not null,
+  primary key (revocation_id, subscription_id)
+);
+insert into fenceline.revocation_part (revocation_id, subscription_id)
+select distinct x.revocation_id, r.subscription_id
+from fenceline.revocation v
+join fenceline.revocation_group x using (revocation_id)
+join fenceline.group_root r using (group_id)
+where v.state <> 'LIFTED' and r.state = 'REVOKED' and r.part_id <> r.resource_id;
