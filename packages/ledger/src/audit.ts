@@ -1,8 +1,10 @@
+import { auditArguments } from "./arguments/audit.js";
 import type { Queryable } from "./database/database.js";
 import { type EntryIdParts, parseEntryId } from "./entry-id.js";
 import { assert } from "./errors.js";
 import { call } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
+import { checkedCalls } from "./input.js";
 import { lineageIdOf } from "./lineage-id.js";
 import { keyDigest } from "./resource-rows.js";
 import { resourceKey } from "./resource-uri.js";
@@ -97,7 +99,7 @@ export interface AuditLedger {
 /** What a ledger says about itself; see `AuditLedger`. The rules are in `functions/audit.sql` and `functions/verify.sql`. */
 export function auditLedger(database: Queryable, identity: LedgerIdentity): AuditLedger {
   const ids = entryIds(identity);
-  return {
+  return checkedCalls(auditArguments, {
     async trace(of) {
       const entry = "entry" in of ? (ids.numberOf(of.entry) ?? null) : null;
       const uri = "uri" in of ? keyDigest(resourceKey(of.uri)) : null;
@@ -164,7 +166,7 @@ export function auditLedger(database: Queryable, identity: LedgerIdentity): Audi
       const numbers = entryIds.map((id) => ids.numberOf(id)).filter((number) => number !== undefined);
       return call<number>(database, "fenceline.requeue_lost_entries($1, $2)", [index, numbers]);
     },
-  };
+  });
 }
 
 interface TraceRow {

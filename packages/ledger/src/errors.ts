@@ -6,10 +6,14 @@ export class FencelineError<Code extends string = string> extends Error {
   override readonly name = "FencelineError";
   /** Stable identifier; every code is documented where its union is declared. */
   readonly code: Code;
+  /** Of `input_invalid`: the path of the field that does not fit, such as `answers[3].ordinal`. */
+  readonly field?: string;
 
-  constructor(code: Code, message: string, options?: { cause?: unknown }) {
-    super(message, options);
+  constructor(code: Code, message: string, options: { cause?: unknown; field?: string } = {}) {
+    const { field, ...rest } = options;
+    super(message, rest);
     this.code = code;
+    if (field !== undefined) this.field = field;
   }
 }
 
@@ -24,6 +28,7 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `schema_newer` | the database was migrated by a newer Fenceline | run that version or newer |
  * | `schema_invalid_name` | the schema name is not a plain lower-case identifier | choose another name |
  * | `pgvector_missing` | the embedded vector store was asked for on a PostgreSQL without the `vector` extension | install pgvector, or choose another store |
+ * | `input_invalid` | an argument of a call does not fit; nothing was written | correct the field that `field` and the message name |
  * | `record_invalid` | a record does not fit its schema | see the named fields |
  * | `uri_invalid` | a URI scope is empty or does not end at a segment bound | correct the scope |
  * | `source_unknown` | no source of that name was registered | register it, or correct the name |
@@ -49,6 +54,7 @@ export type LedgerErrorCode =
   | "schema_newer"
   | "schema_invalid_name"
   | "pgvector_missing"
+  | "input_invalid"
   | "record_invalid"
   | "uri_invalid"
   | "source_unknown"

@@ -1,6 +1,8 @@
+import { grantArguments } from "./arguments/grants.js";
 import type { Queryable } from "./database/database.js";
 import { assert } from "./errors.js";
 import { call } from "./fenced-call.js";
+import { checkedCalls } from "./input.js";
 import { hashPrefix } from "./resource-rows.js";
 import type { UriScope } from "./resource-uri.js";
 import { formatUriScope, parseUriScope } from "./scope-text.js";
@@ -35,7 +37,7 @@ export interface GrantLedger {
 
 /** The grants of a ledger; see `GrantLedger`. The rules are in `functions/grants.sql`. */
 export function grantLedger(database: Queryable): GrantLedger {
-  return {
+  return checkedCalls(grantArguments, {
     async grant(grant, origin = "api") {
       const sourceId = await sourceIdOf(database, grant.source);
       const parameters = [sourceId, origin, ...grantParameters(sourceId, [grant])];
@@ -79,7 +81,7 @@ export function grantLedger(database: Queryable): GrantLedger {
       );
       return rows.map(({ scope_text, ...grant }) => ({ ...grant, scope: parseUriScope(scope_text) }));
     },
-  };
+  });
 }
 
 interface GrantRow {

@@ -11,6 +11,7 @@ export { type EntryIdParts, formatEntryId, parseEntryId } from "./entry-id.js";
 export { assert, FencelineError, type LedgerErrorCode } from "./errors.js";
 export type { Grant, GrantLedger, GrantOrigin } from "./grants.js";
 export type { DigestKey } from "./identity.js";
+export { isStorableUri, MAX_NAME_LENGTH, MAX_URI_LENGTH } from "./input.js";
 export { type Ledger, type OpenLedgerOptions, openLedger, type Wake } from "./ledger.js";
 export type { ConfirmOutcome, IndexRef, IndexWork, IntendedGroup, LineageLedger } from "./lineage.js";
 export { lineageIdOf, parseLineageId } from "./lineage-id.js";

@@ -1,8 +1,10 @@
 import { createHmac } from "node:crypto";
+import { lineageArguments } from "./arguments/lineage.js";
 import type { Queryable } from "./database/database.js";
 import { assert, FencelineError } from "./errors.js";
-import { call, inBatches, storableText } from "./fenced-call.js";
+import { call, inBatches } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
+import { checkedCalls } from "./input.js";
 import { lineageIdOf } from "./lineage-id.js";
 
 /** An index registered with the ledger: where entries live and in which embedding space. */
@@ -138,7 +140,7 @@ const CONFIRM_BATCH = 100;
 /** The lineage of a ledger; see `LineageLedger`. The rules are in `functions/lineage.sql` and `functions/confirm.sql`. */
 export function lineageLedger(database: Queryable, identity: LedgerIdentity): LineageLedger {
   const ids = entryIds(identity);
-  return {
+  return checkedCalls(lineageArguments, {
     async registerStore({ name, kind }) {
       await database.query(
         "insert into fenceline.store (name, kind) values ($1, $2) on conflict (name) do update set kind = excluded.kind",
@@ -208,13 +210,12 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
     },
 
     async releaseIndexWork({ indexId }, { subscriptionId, claimToken }, failure) {
-      const parameters = [indexId, subscriptionId, claimToken, failure === undefined ? null : storableText(failure)];
+      const parameters = [indexId, subscriptionId, claimToken, failure ?? null];
       await call(database, "fenceline.release_index_work($1, $2, $3, $4)", parameters);
     },
 
     async recordIntents({ indexId }, intents, { writerLeaseMs }) {
       if (intents.length === 0) return [];
-      for (const { chunkDigests } of intents) assert(chunkDigests.length > 0, "An intent has at least one chunk.");
       const rows = await database.query<{ intent: number; group_id: number; entry_numbers: number[] }>(
         "select * from fenceline.record_intents($1, $2, $3, $4, $5, $6, $7, $8)",
         [
@@ -252,7 +253,6 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
     },
 
     async confirmVersions({ indexId }, versions) {
-      assertOnePerSubscription(versions);
       const answers = [];
       for (const batch of inBatches(versions, CONFIRM_BATCH)) {
         const written = batch.flatMap(({ work, written }) => written.map((group) => ({ work, group })));
@@ -295,7 +295,7 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
       ]);
       return rows.map((row) => ({ ...workOf(row), claimToken: NO_CLAIM, present: [] }));
     },
-  };
+  });
 }
 
 type RegisteredRow =
@@ -346,9 +346,4 @@ async function indexOf(database: Queryable, name: string, condition: string): Pr
     [name],
   );
   return row && { indexId: row.index_id, name, version: row.version, store: row.store };
-}
-
-function assertOnePerSubscription(versions: readonly { readonly work: IndexWork }[]): void {
-  const distinct = new Set(versions.map(({ work }) => work.subscriptionId));
-  assert(distinct.size === versions.length, "One call confirms one version of each subscription.");
 }

@@ -1,6 +1,8 @@
+import { readArguments } from "./arguments/reads.js";
 import type { Queryable } from "./database/database.js";
 import { assert } from "./errors.js";
-import { call, fenceOf, optionalText, storableUri } from "./fenced-call.js";
+import { call, fenceOf } from "./fenced-call.js";
+import { checkedCalls } from "./input.js";
 import { lineageIdOf } from "./lineage-id.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
 import { ensureResources, keyDigest } from "./resource-rows.js";
@@ -96,7 +98,7 @@ export interface ReadLedger {
 
 /** Fenced reads; see `ReadLedger`. The rules are in `functions/reads.sql` and `functions/settled-reads.sql`. */
 export function readLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): ReadLedger {
-  return {
+  return checkedCalls(readArguments, {
     async issueDueReads(session, { limit, leaseMs }) {
       return issuedReads(database, "select * from fenceline.issue_due_reads($1, $2, $3, $4, $5)", [
         ...fenceOf(session),
@@ -124,7 +126,6 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
 
     async acceptResourceVersions(session, answers) {
       if (answers.length === 0) return [];
-      assertOnePerSubscription(answers);
       const parameters = [
         ...fenceOf(session),
         session.sourceId,
@@ -151,14 +152,13 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
 
     async settleReads(session, reads) {
       if (reads.length === 0) return [];
-      assertOnePerSubscription(reads);
       const rows = await database.query<SettledRow>(SETTLE, [
         ...fenceOf(session),
         reads.map((read) => read.subscriptionId),
         reads.map((read) => read.ordinal),
         reads.map((read) => read.requestId),
         reads.map((read) => read.as),
-        reads.map((read) => optionalText(read.message)),
+        reads.map((read) => read.message ?? null),
         timing.retryMs,
         timing.retryMaxMs,
         timing.jitter,
@@ -172,7 +172,7 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
         outcome,
       }));
     },
-  };
+  });
 }
 
 const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(19)})`;
@@ -205,12 +205,6 @@ function placeholders(count: number): string {
   return Array.from({ length: count }, (_, index) => `$${index + 1}`).join(", ");
 }
 
-/** In one statement the second of two answers would be lost without a receipt. */
-function assertOnePerSubscription(reads: readonly { readonly subscriptionId: number }[]): void {
-  const distinct = new Set(reads.map((read) => read.subscriptionId));
-  assert(distinct.size === reads.length, "One call takes one read of each subscription.");
-}
-
 async function issuedReads(database: Queryable, text: string, values: readonly unknown[]): Promise<IssuedRead[]> {
   const rows = await database.query<{
     subscription_id: number;
@@ -233,7 +227,7 @@ function answerParameters(answers: readonly ReadAnswer[]): unknown[] {
     answers.map((answer) => answer.ordinal),
     answers.map((answer) => answer.requestId),
     answers.map((answer) => Buffer.from(answer.digest)),
-    answers.map((answer) => optionalText(answer.mimeType)),
+    answers.map((answer) => answer.mimeType ?? null),
     answers.map((answer) => answer.parts.reduce((sum, part) => sum + sizeOf(part), 0)),
   ];
 }
@@ -242,16 +236,13 @@ function partParameters(answers: readonly ReadAnswer[]): unknown[] {
   const parts = answers.flatMap(({ subscriptionId, parts }) =>
     parts.map((part, position) => ({ ...part, position, subscriptionId })),
   );
-  for (const { uri, text, bytes } of parts) {
-    assert((text === undefined) !== (bytes === undefined), `The part ${uri} is text or bytes.`);
-  }
   return [
     parts.map((part) => part.subscriptionId),
     parts.map((part) => part.position),
     parts.map((part) => keyDigest(resourceKey(part.uri))),
-    parts.map((part) => storableUri(part.uri)),
-    parts.map((part) => optionalText(part.mimeType)),
-    parts.map((part) => optionalText(part.text)),
+    parts.map((part) => part.uri),
+    parts.map((part) => part.mimeType ?? null),
+    parts.map((part) => part.text ?? null),
     parts.map((part) => (part.bytes === undefined ? null : Buffer.from(part.bytes))),
   ];
 }

@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
+import { revocationArguments } from "./arguments/revocations.js";
 import type { Queryable } from "./database/database.js";
 import { FencelineError } from "./errors.js";
-import { call, storableText } from "./fenced-call.js";
+import { call } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
+import { checkedCalls } from "./input.js";
 import type { PurgeReceipt } from "./records/purge-receipt.js";
 import { EVERY_SOURCE, hashPrefix } from "./resource-rows.js";
 import type { UriScope } from "./resource-uri.js";
@@ -69,7 +71,7 @@ export interface RevocationLedger {
   /**
    * Takes effect when this returns (P2): nothing it covers is shown or accepted from then on. Wakes the purge by NOTIFY.
    *
-   * @throws {FencelineError} `record_invalid` (no subject, no reason), `source_unknown`, `uri_invalid`, `request_id_reused`
+   * @throws {FencelineError} `input_invalid`, `source_unknown`, `uri_invalid`, `request_id_reused`
    */
   revoke(request: RevocationRequest): Promise<RevocationStatus>;
   /**
@@ -163,7 +165,7 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
   const advance = (revocationId: number, limit: number) =>
     call<"more" | "done">(database, "fenceline.advance_revocation($1, $2)", [revocationId, limit]);
 
-  return {
+  return checkedCalls(revocationArguments, {
     async revoke(request) {
       const { outcome, id, requestId } = await insertRevocation(database, request);
       if (outcome === "request_id_reused") throw requestIdReused(requestId);
@@ -218,7 +220,7 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
     },
 
     async releasePurge(store, claims, failure) {
-      const parameters = [store, ...claimParameters(claims), storableText(failure)];
+      const parameters = [store, ...claimParameters(claims), failure];
       await call(database, "fenceline.release_purge($1, $2, $3, $4)", parameters);
     },
 
@@ -261,7 +263,7 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
     },
 
     acknowledgeExport: (exportId) => call<boolean>(database, "fenceline.acknowledge_export($1)", [exportId]),
-  };
+  });
 }
 
 /** Calls again while another revocation had come to wait for the same groups; each comes once, so this ends. */
@@ -292,9 +294,6 @@ interface ReceiptRow {
 
 async function insertRevocation(database: Queryable, request: RevocationRequest) {
   const { source, subject, role = "both", scope = { everything: true }, reason, requestedBy = "unknown" } = request;
-  for (const [field, value] of Object.entries({ subject, reason })) {
-    if (value.trim() === "") throw new FencelineError("record_invalid", `A revocation needs a ${field}; it is empty.`);
-  }
   const { requestId = randomUUID() } = request;
   const { key, match } = denialRanges(scope);
   const sourceId = source === undefined ? null : await sourceIdOf(database, source);
@@ -308,7 +307,7 @@ async function insertRevocation(database: Queryable, request: RevocationRequest)
         subject,
         role,
         formatUriScope(scope),
-        storableText(reason),
+        reason,
         requestedBy,
         key.from,
         key.to,

@@ -1,6 +1,8 @@
+import { scanArguments } from "./arguments/scans.js";
 import type { Queryable } from "./database/database.js";
 import { assert } from "./errors.js";
-import { call, fenceOf, optionalText, storableText, storableUri } from "./fenced-call.js";
+import { call, fenceOf } from "./fenced-call.js";
+import { checkedCalls } from "./input.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
 import { ensureResources, keyDigest } from "./resource-rows.js";
 import { resourceKey } from "./resource-uri.js";
@@ -114,7 +116,7 @@ const FORGET_BATCH = 10_000;
 
 /** Discovery; see `ScanLedger`. The rules are in `functions/scans.sql` and `functions/catalog.sql`. */
 export function scanLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): ScanLedger {
-  return {
+  return checkedCalls(scanArguments, {
     async beginScan(session) {
       // Not fenced, and no more than one batch short of a whole scan behind.
       while (
@@ -135,11 +137,11 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
         session.sourceId,
         scanId,
         Buffer.from(cursorDigest),
-        entries.map((entry) => storableUri(entry.uri)),
+        entries.map((entry) => entry.uri),
         entries.map((entry) => keyDigest(resourceKey(entry.uri))),
-        entries.map((entry) => optionalText(entry.name)),
-        entries.map((entry) => optionalText(entry.title)),
-        entries.map((entry) => optionalText(entry.mimeType)),
+        entries.map((entry) => entry.name ?? null),
+        entries.map((entry) => entry.title ?? null),
+        entries.map((entry) => entry.mimeType ?? null),
         entries.map((entry) => Buffer.from(entry.descriptorDigest)),
       ]);
     },
@@ -150,7 +152,7 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
         ...fenceOf(session),
         scanId,
         end.complete ? null : end.verdict,
-        end.complete ? null : storableText(end.reason),
+        end.complete ? null : end.reason,
         digest,
       ]);
     },
@@ -210,9 +212,9 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
     },
 
     async confirmRemoval(heldRemovalId, confirmedBy) {
-      return call(database, "fenceline.confirm_removal($1, $2)", [heldRemovalId, storableText(confirmedBy)]);
+      return call(database, "fenceline.confirm_removal($1, $2)", [heldRemovalId, confirmedBy]);
     },
-  };
+  });
 }
 
 type ComparedScans = "agreed" | Exclude<PublishResult["outcome"], "published">;

@@ -1,11 +1,10 @@
 import { FencelineError } from "./errors.js";
-import { storableUri } from "./fenced-call.js";
 import type { UriScope } from "./uri-scope.js";
 
 /** A scope as one line, as the ledger keeps it and reports show it: `uri=…`, `prefix=…` or `everything`. */
 export function formatUriScope(scope: UriScope): string {
   if ("everything" in scope) return "everything";
-  return storableUri("uri" in scope ? `uri=${scope.uri}` : `prefix=${scope.prefix}`);
+  return "uri" in scope ? `uri=${scope.uri}` : `prefix=${scope.prefix}`;
 }
 
 /**

@@ -1,6 +1,8 @@
+import { sessionArguments } from "./arguments/sessions.js";
 import type { Queryable } from "./database/database.js";
 import { assert } from "./errors.js";
-import { call, fenceOf, storableJson, storableText } from "./fenced-call.js";
+import { call, fenceOf } from "./fenced-call.js";
+import { checkedCalls } from "./input.js";
 import { unknownSource } from "./subjects.js";
 
 /** A source as the ledger knows it. */
@@ -62,7 +64,7 @@ export interface SessionLedger {
 
 /** The sessions of a ledger; see `SessionLedger`. The rules are in `functions/sessions.sql`. */
 export function sessionLedger(database: Queryable): SessionLedger {
-  return {
+  return checkedCalls(sessionArguments, {
     async registerSource({ name, endpointDigest, stalenessMs }) {
       await database.query("select fenceline.register_source($1, $2, $3)", [
         name,
@@ -72,10 +74,6 @@ export function sessionLedger(database: Queryable): SessionLedger {
     },
 
     async openSession({ source, reader, owner, leaseMs }) {
-      assert(
-        Number.isInteger(leaseMs) && leaseMs > 0,
-        `A lease takes a positive number of milliseconds, not ${leaseMs}.`,
-      );
       const [row] = await database.query<OpenSessionRow>("select * from fenceline.open_session($1, $2, $3, $4)", [
         source,
         reader,
@@ -104,18 +102,18 @@ export function sessionLedger(database: Queryable): SessionLedger {
     },
 
     async recordCapabilities(session, negotiated) {
-      const parameters = [...fenceOf(session), storableJson(negotiated)];
+      const parameters = [...fenceOf(session), JSON.stringify(negotiated)];
       await call(database, "fenceline.record_capabilities($1, $2, $3)", parameters);
     },
 
     async suspendScope(session, cause) {
-      await call(database, "fenceline.suspend_scope($1, $2, $3)", [...fenceOf(session), storableText(cause)]);
+      await call(database, "fenceline.suspend_scope($1, $2, $3)", [...fenceOf(session), cause]);
     },
 
     async resumeScope(session) {
       await call(database, "fenceline.suspend_scope($1, $2, null)", fenceOf(session));
     },
-  };
+  });
 }
 
 type OpenSessionRow =

@@ -1,6 +1,7 @@
+import { subscriptionArguments } from "./arguments/subscriptions.js";
 import type { Queryable } from "./database/database.js";
-import { assert } from "./errors.js";
 import { call, fenceOf, inBatches } from "./fenced-call.js";
+import { checkedCalls } from "./input.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
 import { keyDigest } from "./resource-rows.js";
 import { matchKey, resourceKey } from "./resource-uri.js";
@@ -60,7 +61,7 @@ const BATCH = 500;
 
 /** Subscriptions, streams and notifications; see `SubscriptionLedger`. The rules are in `functions/subscriptions.sql`. */
 export function subscriptionLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): SubscriptionLedger {
-  return {
+  return checkedCalls(subscriptionArguments, {
     async subscriptionsToOpen(session, { limit, afterId = 0 }) {
       return subscriptionRefs(database, "select * from fenceline.subscriptions_to_open($1, $2, $3, $4)", [
         ...fenceOf(session),
@@ -79,10 +80,6 @@ export function subscriptionLedger(database: Queryable, timing: ReadTiming = def
     },
 
     async activateSubscriptions(session, { shard, pushed, polled }) {
-      assert(
-        new Set([...pushed, ...polled]).size === pushed.length + polled.length,
-        "A subscription is either pushed or polled, and named once.",
-      );
       const modes = [...pushed.map((id) => ({ id, pushed: true })), ...polled.map((id) => ({ id, pushed: false }))];
       for (const batch of inBatches(modes, BATCH)) {
         await call(database, "fenceline.activate_subscriptions($1, $2, $3, $4, $5)", [
@@ -115,7 +112,7 @@ export function subscriptionLedger(database: Queryable, timing: ReadTiming = def
       const parameters = [...fenceOf(session), subscriptionIds, answer === "acknowledged"];
       await call(database, "fenceline.settle_unsubscribe($1, $2, $3, $4)", parameters);
     },
-  };
+  });
 }
 
 async function subscriptionRefs(

@@ -1,5 +1,7 @@
+import { visibilityArguments } from "./arguments/visibility.js";
 import type { Queryable } from "./database/database.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
+import { checkedCalls } from "./input.js";
 import { lineageIdOf } from "./lineage-id.js";
 
 /** §9. `changed`: a newer version is known to exist; `unverified`: stream broken or credential problem; `expired`: past its bound. */
@@ -36,7 +38,7 @@ export interface VisibilityLedger {
 /** What an asker may see; see `VisibilityLedger`. The rules are in `functions/visibility.sql`. */
 export function visibilityLedger(database: Queryable, identity: LedgerIdentity): VisibilityLedger {
   const ids = entryIds(identity);
-  return {
+  return checkedCalls(visibilityArguments, {
     async visibleEntries({ index, entryIds: asked, asker }) {
       const numbers = asked.map((id) => ids.numberOf(id));
       const known = [...new Set(numbers.filter((number) => number !== undefined))];
@@ -65,7 +67,7 @@ export function visibilityLedger(database: Queryable, identity: LedgerIdentity):
         ];
       });
     },
-  };
+  });
 }
 
 interface VisibleRow {

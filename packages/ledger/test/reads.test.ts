@@ -178,7 +178,7 @@ describeLedger("fenced reads", (ledger) => {
     const parts = [
       { uri: `${URI}/monthly`, text: "10" },
       { uri: `${URI}/logo`, bytes: Buffer.from([0, 1, 2]), mimeType: "image/png" },
-      { uri: URI, text: "with a \0 in it" },
+      { uri: URI, text: "with an \u00e9 in it" },
     ];
     await ledger.acceptResourceVersions(session, [{ ...answer(read, "v1"), parts }]);
     expect(
@@ -198,7 +198,7 @@ describeLedger("fenced reads", (ledger) => {
         bytes: Buffer.from([0, 1, 2]),
         own: false,
       },
-      { position: 2, resource_key: URI, part_uri: URI, text: "with a \uFFFD in it", bytes: null, own: true },
+      { position: 2, resource_key: URI, part_uri: URI, text: "with an \u00e9 in it", bytes: null, own: true },
     ]);
     expect(
       await ledger.sql("select 1 from fenceline.subscription where scope_id = $1", [session.scopeId]),
@@ -257,7 +257,8 @@ describeLedger("fenced reads", (ledger) => {
     const { session } = await oneResource();
     const read = await issueOne(ledger, session);
     await expect(ledger.acceptResourceVersions(session, [answer(read, "a"), answer(read, "b")])).rejects.toMatchObject({
-      code: "assertion_failed",
+      code: "input_invalid",
+      field: "answers[1].subscriptionId",
     });
   });
 });

@@ -27,7 +27,7 @@ describeWholeLedger("what a revocation answers and leaves", (ledger) => {
       { subject: " ", reason: "r" },
       { subject: "user:alice", reason: "" },
     ]) {
-      await expect(ledger.revoke(empty)).rejects.toMatchObject({ code: "record_invalid" });
+      await expect(ledger.revoke(empty)).rejects.toMatchObject({ code: "input_invalid" });
     }
     expect(await ledger.listRevocations()).toHaveLength(before);
   });

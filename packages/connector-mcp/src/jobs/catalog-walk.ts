@@ -4,11 +4,15 @@
  */
 import type { PublishResult } from "@fenceline/ledger";
 import { scanToEnd } from "../mcp/resource-scan.js";
+import { storableText } from "../storable-text.js";
 import { Backoff, pause } from "./backoff.js";
 import type { SourceContext } from "./source-context.js";
+import type { SourceProblem } from "./worker-pool-options.js";
 
 /** Bounds of a list that never ends (S2), well above the million resources that are supported. */
 const BUDGETS = { pages: 100_000, entries: 2_000_000, bytes: 4 * 1024 ** 3 };
+
+const MAX_SHOWN_URI = 200;
 
 export type CatalogOutcome =
   | Extract<PublishResult, { outcome: "published" }>
@@ -60,13 +64,14 @@ async function scanPair(
   return "outcome" in second ? second : { first: first.scanId, second: second.scanId };
 }
 
-async function scanOnce({ ledger, lease, connection, signal, onProgress }: SourceContext): Promise<ScanResult> {
+async function scanOnce({ ledger, lease, connection, signal, onProgress, counts }: SourceContext): Promise<ScanResult> {
   const begun = await ledger.beginScan(lease.session);
   if (begun === "session_lost") return { outcome: "session_lost" };
   const { scanId } = begun;
   let entries = 0;
   const end = await scanToEnd(connection, { kind: "resources", budgets: BUDGETS, signal }, async (page) => {
     await ledger.recordScanPage(lease.session, scanId, page);
+    for (const { uri } of page.refused) counts.problem(refusedEntry(uri));
     entries += page.entries.length;
     onProgress({ phase: "scan", done: entries, total: entries });
   });
@@ -77,6 +82,12 @@ async function scanOnce({ ledger, lease, connection, signal, onProgress }: Sourc
   await ledger.finishScan(lease.session, scanId, { complete: false, verdict: "INCOMPLETE", reason: end.reason });
   if (end.reason === "session_lost" || end.reason === "aborted") return { outcome: "session_lost" };
   return { outcome: "unknown", reason: end.reason, message: end.message };
+}
+
+/** It cannot be asked for by a URI the ledger does not take; the rest of its page is as good as any. */
+function refusedEntry(uri: string): SourceProblem {
+  const shown = storableText(uri.slice(0, MAX_SHOWN_URI));
+  return { uri: shown, code: "uri_refused", message: "Listed under a URI that is empty, too long or no valid text." };
 }
 
 /** Trying again at once would bring the same answer. */

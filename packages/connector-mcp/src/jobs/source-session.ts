@@ -11,6 +11,7 @@ import { FencelineError, type Ledger } from "@fenceline/ledger";
 import type { Logger } from "pino";
 import type { ConfiguredSource } from "../config/configured-sources.js";
 import { connectSource, type SourceConnection } from "../mcp/source-connection.js";
+import { storableText } from "../storable-text.js";
 import { aborted, Backoff, pause } from "./backoff.js";
 import { problemOf } from "./problem.js";
 import { SessionLease } from "./session-lease.js";
@@ -226,7 +227,9 @@ export class SourceSession {
     this.#problem(error);
     if (!(error instanceof FencelineError) || error.code !== "source_unauthorized") return;
     const { ledger } = this.options;
-    await ledger.suspendScope(lease.session, error.message).catch((failure: unknown) => this.#problem(failure));
+    await ledger
+      .suspendScope(lease.session, storableText(error.message))
+      .catch((failure: unknown) => this.#problem(failure));
   }
 
   #problem(error: unknown): void {
@@ -242,5 +245,6 @@ export class SourceSession {
 }
 
 function negotiatedBy({ era, protocolVersion, server, capabilities }: SourceConnection) {
-  return { era, protocolVersion, ...capabilities, ...(server && { server }) };
+  const named = server && { name: storableText(server.name), version: storableText(server.version) };
+  return { era, protocolVersion, ...capabilities, ...(named && { server: named }) };
 }

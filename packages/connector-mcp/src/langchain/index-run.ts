@@ -1,4 +1,5 @@
 import { FencelineError, type IndexRef, type IndexWork, type LineageLedger } from "@fenceline/ledger";
+import { storableText } from "../storable-text.js";
 import { ClaimRenewal } from "./claim-renewal.js";
 import { type IndexPlan, type PlanOptions, planVersion } from "./index-plan.js";
 import type { IndexWriter, WrittenVersion } from "./index-writer.js";
@@ -172,7 +173,7 @@ export class IndexRun {
       await ledger.releaseIndexWork(ref, work);
       return;
     }
-    const message = error instanceof Error ? error.message : String(error);
+    const message = storableText(error instanceof Error ? error.message : String(error));
     await this.#tryLater(work, error instanceof FencelineError ? error.code : "index_failed", message);
   }
 

@@ -1,5 +1,6 @@
 import { FencelineError, type PurgeClaim, type RevocationLedger } from "@fenceline/ledger";
 import { connectorError } from "../errors.js";
+import { storableText } from "../storable-text.js";
 import type { BoundedStore, EntryRef } from "./bounded-store.js";
 import { pause } from "./deadline.js";
 
@@ -47,7 +48,7 @@ export async function purgeStore(options: {
       groups += gone.length;
       entries += entriesOf(gone).length;
       if (failure) {
-        await ledger.releasePurge(name, [...left, ...waiting], failure.message);
+        await ledger.releasePurge(name, [...left, ...waiting], storableText(failure.message));
         return { groups, entries, failure };
       }
     }

@@ -1,10 +1,12 @@
+import { isStorableUri } from "@fenceline/ledger";
 import { type ReadResourceResult, SERVER_INFO_META_KEY } from "@modelcontextprotocol/client";
+import { storablePartUri, storableText } from "../storable-text.js";
 import { digestFields } from "./canonical-digest.js";
 import type { SourceConnection } from "./source-connection.js";
 
 type ResourceContents = ReadResourceResult["contents"][number];
 
-/** One part of a resource. Its URI may be another than the one asked for (F5). */
+/** One part of a resource, its text made storable. Its URI may be another than the one asked for (F5). */
 export type ContentPart =
   | { uri: string; mimeType?: string; text: string }
   | { uri: string; mimeType?: string; bytes: Uint8Array };
@@ -17,6 +19,7 @@ export type ContentPart =
  * - `unauthorized`, `forbidden`: 401 and 403 (P7).
  * - `too_large`: the body exceeds `maxBodyBytes`, or the answer the connection's limit.
  * - `session_lost`: the connection has ended; connect again.
+ * - `invalid`: not what the protocol asks for, or a part's URI is none that the ledger takes.
  * - `unreachable`, `timed_out`, `aborted`, `invalid`, `failed`: nothing is known about the resource.
  */
 export type ReadOutcome =
@@ -91,6 +94,11 @@ function outcomeOf(answer: ReadResourceResult, maxBodyBytes: number): ReadOutcom
     return { outcome: "too_large", bytes, message: `the body has ${bytes} bytes, maxBodyBytes is ${maxBodyBytes}` };
   }
   const parts = answer.contents.map(partOf);
+  const unnamed = parts.findIndex((part) => !isStorableUri(part.uri));
+  if (unnamed >= 0) {
+    const message = `the URI of content ${unnamed + 1} is empty or too long`;
+    return { outcome: "invalid", message, cause: undefined };
+  }
   return { outcome: "content", parts, digest: digestParts(parts), bytes, ...hints, ...serverOf(answer) };
 }
 
@@ -110,8 +118,12 @@ export function digestParts(parts: readonly ContentPart[]): Uint8Array {
 }
 
 function partOf(content: ResourceContents): ContentPart {
-  const named = { uri: content.uri, ...(content.mimeType !== undefined && { mimeType: content.mimeType }) };
-  if ("text" in content) return { ...named, text: content.text };
+  const { mimeType } = content;
+  const named = {
+    uri: storablePartUri(content.uri),
+    ...(mimeType !== undefined && { mimeType: storableText(mimeType) }),
+  };
+  if ("text" in content) return { ...named, text: storableText(content.text) };
   return { ...named, bytes: new Uint8Array(Buffer.from(content.blob, "base64")) };
 }
 
@@ -131,5 +143,7 @@ function serverOf(answer: ReadResourceResult): { server?: { name: string; versio
   const info = answer._meta?.[SERVER_INFO_META_KEY];
   if (typeof info !== "object" || info === null) return {};
   const { name, version } = info as { name?: unknown; version?: unknown };
-  return typeof name === "string" && typeof version === "string" ? { server: { name, version } } : {};
+  return typeof name === "string" && typeof version === "string"
+    ? { server: { name: storableText(name), version: storableText(version) } }
+    : {};
 }

@@ -1,4 +1,6 @@
+import { isStorableUri } from "@fenceline/ledger";
 import { ProtocolError } from "@modelcontextprotocol/client";
+import { storableText } from "../storable-text.js";
 import { digestFields, digestJson, digestText } from "./canonical-digest.js";
 import type { SourceConnection } from "./source-connection.js";
 import type { FailureKind } from "./wire-failure.js";
@@ -22,6 +24,8 @@ export interface ScanPage {
   /** SHA-256 of the cursor that was sent for this page, or of its absence. Cursors themselves are not kept (S1). */
   cursorDigest: Uint8Array;
   entries: ListedEntry[];
+  /** Listed under a URI that the ledger does not take (empty, too long, or no text): not in `entries`, and to be reported. */
+  refused: ListedEntry[];
   /** The page's own `_meta`, where a snapshot id may ride (S3). */
   meta: Readonly<Record<string, unknown>> | undefined;
 }
@@ -125,7 +129,7 @@ class WalkedPages {
       );
     }
     this.#pages += 1;
-    this.#entries += page.entries.length;
+    this.#entries += page.entries.length + page.refused.length;
     this.#bytes += Buffer.byteLength(JSON.stringify(listing.items));
     const { pages, entries, bytes } = this.budgets;
     if (this.#pages > pages) return stopped("page_budget", `the list has more than ${pages} pages`);
@@ -139,7 +143,7 @@ class WalkedPages {
     const content = base64(
       digestFields("page", [
         listing.nextCursor,
-        ...page.entries.flatMap((entry) => [entry.uri, entry.descriptorDigest]),
+        ...[...page.entries, ...page.refused].flatMap((entry) => [entry.uri, entry.descriptorDigest]),
       ]),
     );
     const known = this.#pagesByCursor.get(cursor);
@@ -188,9 +192,11 @@ function listingFailed(
 }
 
 function pageOf(listing: Listing, cursor: string | undefined): ScanPage {
+  const entries = listing.items.map(entryOf);
   return {
     cursorDigest: cursor === undefined ? digestFields("cursor", [undefined]) : digestText("cursor", cursor),
-    entries: listing.items.map(entryOf),
+    entries: entries.filter(({ uri }) => isStorableUri(uri)),
+    refused: entries.filter(({ uri }) => !isStorableUri(uri)),
     meta: listing.meta,
   };
 }
@@ -201,7 +207,7 @@ function entryOf(item: Readonly<Record<string, unknown>>): ListedEntry {
   const title = textOf(item["title"]);
   const mimeType = textOf(item["mimeType"]);
   return {
-    uri: textOf(item["uri"]) ?? textOf(item["uriTemplate"]) ?? "",
+    uri: spelledUri(item["uri"] ?? item["uriTemplate"]),
     name: textOf(item["name"]) ?? "",
     ...(title !== undefined && { title }),
     ...(mimeType !== undefined && { mimeType }),
@@ -213,8 +219,13 @@ function stopped(reason: ScanStop["reason"], message: string): ScanStop {
   return { verdict: "INCOMPLETE", reason, message };
 }
 
+/** As it was sent: a URI that had to be altered would name something else. */
+function spelledUri(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
 function textOf(value: unknown): string | undefined {
-  return typeof value === "string" ? value : undefined;
+  return typeof value === "string" ? storableText(value) : undefined;
 }
 
 function base64(digest: Uint8Array): string {

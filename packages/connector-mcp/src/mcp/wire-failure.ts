@@ -10,6 +10,7 @@ import {
   UnsupportedProtocolVersionError,
 } from "@modelcontextprotocol/client";
 import type { ConnectorErrorCode } from "../errors.js";
+import { storableText } from "../storable-text.js";
 
 /**
  * What a failed request means to us.
@@ -88,8 +89,8 @@ const MAX_MESSAGE = 300;
  * input: both may be a resource's content, and the line goes into logs and into receipts that outlive a purge (P8).
  */
 export function describeError(error: unknown): string {
-  const line = whatItSays(error).replace(/\s+/g, " ").trim();
-  return line.length > MAX_MESSAGE ? `${line.slice(0, MAX_MESSAGE)}…` : line;
+  const line = storableText(whatItSays(error)).replace(/\s+/g, " ").trim();
+  return line.length > MAX_MESSAGE ? `${line.slice(0, MAX_MESSAGE).toWellFormed()}…` : line;
 }
 
 function whatItSays(error: unknown): string {

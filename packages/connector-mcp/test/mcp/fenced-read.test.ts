@@ -40,6 +40,26 @@ describe("content", () => {
     expect(server.reads.get("note://a")).toBe(2);
   });
 
+  test("text that no database holds is made valid, so that it costs no batch of the ledger (F3, F5)", async () => {
+    const { connection } = await answering({
+      result: { contents: [{ uri: "note://a/\0\ud800", mimeType: "text/\0", text: "price\0=\ud800100" }] },
+    });
+    expect(await readResource(connection, "note://a", LIMITS)).toMatchObject({
+      parts: [{ uri: "note://a/%00\ufffd", mimeType: "text/\ufffd", text: "price\ufffd=\ufffd100" }],
+    });
+  });
+
+  test.each(["", `note://${"a".repeat(100_000)}`])(
+    "a part whose URI the ledger would refuse makes the answer invalid, and no deletion (F7)",
+    async (uri) => {
+      const { connection } = await answering({ result: { contents: [{ uri, text: "x" }] } });
+      expect(await readResource(connection, "note://a", LIMITS)).toMatchObject({
+        outcome: "invalid",
+        message: "the URI of content 1 is empty or too long",
+      });
+    },
+  );
+
   test("parts keep their own URIs, and the digest covers them all (F5)", async () => {
     const { connection } = await answering({
       result: {

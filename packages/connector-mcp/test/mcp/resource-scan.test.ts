@@ -51,6 +51,24 @@ async function scan(
   return { end, pages, uris: pages.flatMap((page) => page.entries.map((entry) => entry.uri)) };
 }
 
+describe("odd text", () => {
+  test("an entry under a URI that the ledger refuses is set aside, and spoils no other of its page (S8, F10)", async () => {
+    const refused = ["", "n://\0", "n://\ud800", `n://${"a".repeat(100_000)}`];
+    const { connection } = await listing({ first: { uris: ["n://1", ...refused, "n://2"] } });
+    const { end, pages, uris } = await scan(connection);
+    expect(end.verdict).toBe("COMPLETE");
+    expect(uris).toEqual(["n://1", "n://2"]);
+    expect(pages.flatMap((page) => page.refused.map(({ uri }) => uri))).toEqual(refused);
+  });
+
+  test("names and titles are made valid (F10)", async () => {
+    const item = { uri: "n://1", name: "a\0b", title: "\ud800", mimeType: "text/\0" };
+    const { connection } = await listing({ first: { result: { resources: [item] } } });
+    const { pages } = await scan(connection);
+    expect(pages[0]?.entries).toMatchObject([{ name: "a\ufffdb", title: "\ufffd", mimeType: "text/\ufffd" }]);
+  });
+});
+
 describe("cursors", () => {
   test.each(["resources", "templates"] as const)(
     "the pages of %s are walked to the absent cursor, and the empty cursor is one like any other (S1)",
