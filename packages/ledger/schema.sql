@@ -21,6 +21,24 @@ CREATE OR REPLACE FUNCTION fenceline.now()
  LANGUAGE sql
 AS $function$select clock_timestamp()$function$;
 
+CREATE OR REPLACE FUNCTION fenceline.on_subscription_created()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform fenceline.record_creations(array(select subscription_id from added));
+  return null;
+end $function$;
+
+CREATE OR REPLACE FUNCTION fenceline.on_subscription_transition()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform fenceline.record_transition(old, new);
+  return null;
+end $function$;
+
 create table fenceline.access_grant (
   grant_id bigint generated always as identity not null,
   source_id integer not null,
@@ -139,6 +157,7 @@ create table fenceline.identity (
   mark text default substr(md5((gen_random_uuid())::text), 1, 12) not null,
   digest_key bytea default decode(replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text), 'hex'::text),
   created_at timestamp with time zone default fenceline.now() not null,
+  receipts_pruned_to bigint default 0 not null,
   incarnation integer default 1 not null,
   witness_number bigint default 0 not null,
   digest_key_fingerprint bytea,
@@ -237,7 +256,14 @@ create table fenceline.receipt (
   kind text not null,
   detail jsonb,
   at timestamp with time zone default fenceline.now() not null,
-  constraint receipt_pkey PRIMARY KEY (receipt_id)
+  event text,
+  from_state fenceline.lifecycle,
+  to_state fenceline.lifecycle,
+  generation bigint,
+  xid xid8 default pg_current_xact_id() not null,
+  constraint only_a_transition_has_an_event CHECK (((to_state IS NOT NULL) OR ((event IS NULL) AND (from_state IS NULL)))),
+  constraint receipt_pkey PRIMARY KEY (receipt_id),
+  constraint transition_has_state_and_generation CHECK (((to_state IS NULL) = (generation IS NULL)))
 );
 
 create table fenceline.resource (
@@ -457,6 +483,7 @@ create table fenceline.subscription (
   vanished_scan_id bigint,
   session_generation bigint,
   acknowledged_epoch bigint,
+  lifecycle_event text,
   constraint closed_or_close_ordinal_null CHECK (((lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'CLOSED'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle])) = (close_ordinal IS NOT NULL))),
   constraint hidden_because_is_known CHECK ((hidden_because = ANY (ARRAY['forbidden'::text, 'tombstone_pending'::text, 'tombstoned'::text, 'unreconciled'::text]))),
   constraint nothing_issued_after_close CHECK (((close_ordinal IS NULL) OR (close_ordinal = issued_ordinal))),
@@ -493,6 +520,8 @@ CREATE INDEX purge_receipt_revocation ON fenceline.purge_receipt USING btree (re
 
 CREATE INDEX receipt_subscription ON fenceline.receipt USING btree (subscription_id, ordinal);
 
+CREATE INDEX receipt_transition ON fenceline.receipt USING btree (subscription_id, receipt_id) WHERE (to_state IS NOT NULL);
+
 CREATE INDEX resource_match ON fenceline.resource USING btree (source_id, "left"(match_key, 600));
 
 CREATE INDEX resource_segment ON fenceline.resource USING btree (source_id, "left"(segment_key, 600));
@@ -516,3 +545,7 @@ CREATE INDEX subscription_due ON fenceline.subscription USING btree (scope_id, d
 CREATE INDEX subscription_tombstone_pending ON fenceline.subscription USING btree (scope_id) WHERE (hidden_because = 'tombstone_pending'::text);
 
 CREATE INDEX subscription_unsettled ON fenceline.subscription USING btree (scope_id) WHERE (lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle]));
+
+CREATE TRIGGER subscription_created AFTER INSERT ON fenceline.subscription REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION fenceline.on_subscription_created();
+
+CREATE TRIGGER subscription_transition AFTER UPDATE ON fenceline.subscription FOR EACH ROW WHEN (((old.lifecycle <> new.lifecycle) OR (old.generation <> new.generation))) EXECUTE FUNCTION fenceline.on_subscription_transition();

@@ -33,6 +33,18 @@ const breaks: Record<string, { readonly by: string; readonly values: (world: Wor
     by: "update fenceline.subscription set close_ordinal = 0 where subscription_id = $1",
     values: ({ revoked }) => [revoked],
   },
+  transition_is_a_cell: {
+    by: "update fenceline.receipt set event = 'lifted' where subscription_id = $1 and event = 'acknowledged'",
+    values: ({ id }) => [id],
+  },
+  subscription_is_where_its_last_transition_led: {
+    by: "delete from fenceline.receipt where subscription_id = $1 and event = 'acknowledged'",
+    values: ({ id }) => [id],
+  },
+  transitions_form_a_chain: {
+    by: "delete from fenceline.receipt where subscription_id = $1 and event = 'subscribe_sent'",
+    values: ({ id }) => [id],
+  },
   one_session_holds_a_scope: {
     by: "update fenceline.policy_scope set session_generation = session_generation + 1 where scope_id = $1",
     values: ({ scope }) => [scope],

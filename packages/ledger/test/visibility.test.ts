@@ -222,18 +222,23 @@ describeWholeLedger("visibility", (ledger) => {
       ]);
     await hide("hidden_because = 'forbidden'");
     expect(await seen(ledger, index, READER)).toEqual([BASIC]);
-    await hide("hidden_because = null, lifecycle = 'RECONCILIATION_REQUIRED'");
-    expect(await seen(ledger, index, READER)).toEqual([BASIC]);
-    await hide("lifecycle = 'ACTIVE'");
+    await hide("hidden_because = null");
     expect(await seen(ledger, index, READER)).toEqual([BASIC, PRO]);
+    await hide("lifecycle = 'RECONCILIATION_REQUIRED', lifecycle_event = 'identity_unclear'");
+    expect(await seen(ledger, index, READER)).toEqual([BASIC]);
   });
 
-  test("a reopened resource shows nothing of its earlier generation until a read is accepted (P2, F10)", async () => {
+  test("a reconciled resource shows nothing of its earlier generation until a read is accepted (F10)", async () => {
     const { session, source, index } = await twoPlans();
-    await ledger.sql(
-      "update fenceline.subscription set generation = 2, digest = null where scope_id = $1 and uri = $2",
-      [session.scopeId, PRO],
-    );
+    for (const change of [
+      "lifecycle = 'RECONCILIATION_REQUIRED', lifecycle_event = 'identity_unclear', digest = null",
+      "lifecycle = 'ACTIVE', lifecycle_event = 'scan_settled', generation = generation + 1",
+    ]) {
+      await ledger.sql(`update fenceline.subscription set ${change} where scope_id = $1 and uri = $2`, [
+        session.scopeId,
+        PRO,
+      ]);
+    }
     expect(await seen(ledger, index, READER)).toEqual([BASIC]);
     await readNow(ledger, session, [PRO], (uri) => uri);
     await indexDue(ledger, index, source);

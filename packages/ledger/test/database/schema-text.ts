@@ -6,12 +6,12 @@ const HEAD = `-- What the migrations yield, read from the catalogues of a databa
 `;
 
 /**
- * The tables, types, indexes and sequences of a schema, and the functions that migrations created, as SQL: the same text on
+ * The tables, types, indexes, sequences and triggers of a schema, and the functions that migrations created, as SQL: the same text on
  * every PostgreSQL, PGlite included.
  */
 export async function schemaText(database: Queryable, schema: string): Promise<string> {
   const statements: string[] = [];
-  for (const query of [TYPES, SEQUENCES, FUNCTIONS, TABLES, INDEXES]) {
+  for (const query of [TYPES, SEQUENCES, FUNCTIONS, TABLES, INDEXES, TRIGGERS]) {
     const rows = await database.query<{ statement: string }>(query, [schema]);
     statements.push(...rows.map(({ statement }) => statement));
   }
@@ -69,3 +69,10 @@ join pg_class c on c.oid = i.indrelid join pg_class x on x.oid = i.indexrelid
 join pg_namespace n on n.oid = c.relnamespace
 where n.nspname = $1 and not exists (select 1 from pg_constraint k where k.conindid = i.indexrelid)
 order by c.relname, x.relname`;
+
+/** Those of constraints come with their tables. */
+const TRIGGERS = `
+select pg_get_triggerdef(t.oid) || ';' as statement
+from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = $1 and not t.tgisinternal
+order by c.relname, t.tgname`;

@@ -65,30 +65,22 @@ begin
     v_resources := array(
       select e.resource_id from fenceline.scan_entry e where e.scan_id = p_first and e.resource_id = any (v_resources));
   end if;
-  with discovered as (
-    insert into fenceline.subscription
-      (scope_id, resource_id, uri, name, title, mime_type, descriptor_digest, listed_scan_id, lifecycle, hidden_because)
-    select p_scope, e.resource_id, e.uri, e.name, e.title, e.mime_type, e.descriptor_digest, p_scan,
-      case when e.ambiguous then 'RECONCILIATION_REQUIRED' else 'DISCOVERED' end::fenceline.lifecycle,
-      case when e.ambiguous then 'unreconciled' end
-    from fenceline.scan_entry e
-    where e.scan_id = p_scan and e.resource_id = any (v_resources)
-      and not exists (
-        select 1 from fenceline.subscription s where s.scope_id = p_scope and s.resource_id = e.resource_id)
-    order by e.resource_id
-    on conflict (scope_id, resource_id) do nothing
-    returning subscription_id, lifecycle)
-  , noted as (
-    insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
-    select p_scope, d.subscription_id, case d.lifecycle when 'DISCOVERED' then 'discovered' else 'reconciliation_required' end,
-      jsonb_build_object('scan', p_scan), v_now
-    from discovered d)
-  select count(*) into v_discovered from discovered;
+  insert into fenceline.subscription
+    (scope_id, resource_id, uri, name, title, mime_type, descriptor_digest, listed_scan_id, lifecycle, lifecycle_event)
+  select p_scope, e.resource_id, e.uri, e.name, e.title, e.mime_type, e.descriptor_digest, p_scan, 'DISCOVERED', 'listed'
+  from fenceline.scan_entry e
+  where e.scan_id = p_scan and e.resource_id = any (v_resources)
+    and not exists (
+      select 1 from fenceline.subscription s where s.scope_id = p_scope and s.resource_id = e.resource_id)
+  order by e.resource_id
+  on conflict (scope_id, resource_id) do nothing;
+  get diagnostics v_discovered = row_count;
   perform fenceline.publish_known(p_scope, p_scan, p_first is null, v_resources, v_now);
   return query select cardinality(v_resources), v_discovered, v_last;
 end $$;
 
--- The part of publish_entries for subscriptions that exist; each row is decided on after it was locked.
+-- The part of publish_entries for subscriptions that exist; each row is decided on after it was locked. What is listed in two
+-- spellings described differently is to be reconciled, also what was discovered just now (F10).
 create or replace function fenceline.publish_known(
   p_scope int, p_scan bigint, p_settled boolean, p_resources bigint[], p_now timestamptz
 ) returns void language plpgsql volatile as $$
@@ -106,40 +98,35 @@ begin
           is distinct from (e.uri, e.name, e.title, e.mime_type, e.descriptor_digest))
     order by s.subscription_id for no key update of s);
   with listed as (
-    select s.subscription_id, s.lifecycle as before, e.*,
+    select s.subscription_id, e.*,
       case
         when e.ambiguous and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
-          then 'reconciliation_required'
-        when p_settled and not e.ambiguous and s.lifecycle = 'RECONCILIATION_REQUIRED' then 'reconciled'
+          then 'identity_unclear'
+        when p_settled and not e.ambiguous and s.lifecycle = 'RECONCILIATION_REQUIRED' then 'scan_settled'
         when p_settled and s.lifecycle = 'CLOSED' and s.closed_by is null and s.vanished_scan_id is not null and not e.ambiguous
-          then 'reopened'
+          then 'listed'
       end as event,
       s.vanished_scan_id is not null or s.hidden_because in ('tombstoned', 'tombstone_pending') as returned
     from fenceline.subscription s join fenceline.scan_entry e on e.scan_id = p_scan and e.resource_id = s.resource_id
-    where s.subscription_id = any (v_ids)),
-  changed as (
-    update fenceline.subscription s
-    set uri = l.uri, name = l.name, title = l.title, mime_type = l.mime_type, descriptor_digest = l.descriptor_digest,
-      listed_scan_id = p_scan,
-      -- What is listed again in two spellings that differ stays closed, and absent until one of them is gone.
-      vanished_scan_id = case when not p_settled or s.lifecycle = 'CLOSED' and l.ambiguous then s.vanished_scan_id end,
-      lifecycle = case l.event when 'reconciliation_required' then 'RECONCILIATION_REQUIRED' when 'reconciled' then 'ACTIVE'
-        when 'reopened' then 'SUBSCRIBING' else s.lifecycle::text end::fenceline.lifecycle,
-      generation = s.generation + case when l.event in ('reconciled', 'reopened') then 1 else 0 end,
-      session_generation = case when l.event in ('reconciled', 'reopened') then null else s.session_generation end,
-      close_ordinal = case when l.event = 'reopened' then null else s.close_ordinal end,
-      close_policy_epoch = case when l.event = 'reopened' then null else s.close_policy_epoch end,
-      pushed = s.pushed and l.event is distinct from 'reopened',
-      digest = case when l.event is null then s.digest end,
-      hidden_because = case when l.event = 'reconciliation_required' then 'unreconciled' else s.hidden_because end,
-      due_at = case when l.event = 'reconciliation_required' then null
-        when l.event is not null or l.returned then fenceline.due_by(s, p_now) else s.due_at end
-    from listed l where s.subscription_id = l.subscription_id
-    returning s.subscription_id, s.generation, l.event, l.before)
-  insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
-  select p_scope, c.subscription_id, c.event, jsonb_build_object('scan', p_scan, 'generation', c.generation), p_now
-  from changed c
-  where c.event in ('reconciled', 'reopened') or c.event = 'reconciliation_required' and c.before <> 'RECONCILIATION_REQUIRED';
+    where s.subscription_id = any (v_ids))
+  update fenceline.subscription s
+  set uri = l.uri, name = l.name, title = l.title, mime_type = l.mime_type, descriptor_digest = l.descriptor_digest,
+    listed_scan_id = p_scan,
+    -- What is listed again in two spellings that differ stays closed, and absent until one of them is gone.
+    vanished_scan_id = case when not p_settled or s.lifecycle = 'CLOSED' and l.ambiguous then s.vanished_scan_id end,
+    lifecycle = case l.event when 'identity_unclear' then 'RECONCILIATION_REQUIRED' when 'scan_settled' then 'ACTIVE'
+      when 'listed' then 'SUBSCRIBING' else s.lifecycle::text end::fenceline.lifecycle,
+    lifecycle_event = coalesce(l.event, s.lifecycle_event),
+    generation = s.generation + case when l.event in ('scan_settled', 'listed') then 1 else 0 end,
+    session_generation = case when l.event in ('scan_settled', 'listed') then null else s.session_generation end,
+    close_ordinal = case when l.event = 'listed' then null else s.close_ordinal end,
+    close_policy_epoch = case when l.event = 'listed' then null else s.close_policy_epoch end,
+    pushed = s.pushed and l.event is distinct from 'listed',
+    digest = case when l.event is null then s.digest end,
+    hidden_because = case when l.event = 'identity_unclear' then 'unreconciled' else s.hidden_because end,
+    due_at = case when l.event = 'identity_unclear' then null
+      when l.event is not null or l.returned then fenceline.due_by(s, p_now) else s.due_at end
+  from listed l where s.subscription_id = l.subscription_id;
 end $$;
 
 -- The last step of a publication: compares once more, weighs what vanished against the floor (S8), and names the catalogue.

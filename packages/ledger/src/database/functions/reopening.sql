@@ -63,25 +63,17 @@ begin
   )
   update fenceline.subscription s set closed_by = n.revocation_id
   from successor n where s.subscription_id = n.subscription_id;
-  with reopened as (
-    update fenceline.subscription s
-    set lifecycle = case s.hidden_because when 'unreconciled' then 'RECONCILIATION_REQUIRED' else 'SUBSCRIBING' end::fenceline.lifecycle,
-        generation = s.generation + 1, closed_by = null, close_ordinal = null,
-        close_policy_epoch = null, digest = null, session_generation = null,
-        due_at = case when s.hidden_because is distinct from 'unreconciled' then fenceline.now() end
-    where s.subscription_id = any (v_ids) and s.closed_by = p_revocation
-    returning s.scope_id, s.subscription_id, s.generation, s.lifecycle
-  ), noted as (
-    insert into fenceline.receipt (scope_id, subscription_id, kind, detail)
-    select o.scope_id, o.subscription_id, k.kind,
-           jsonb_build_object('by', 'lift', 'revocation', p_revocation, 'generation', o.generation)
-    from reopened o
-    join (values (1, 'reopened'), (2, 'reconciliation_required')) k (place, kind)
-      on k.kind = 'reopened' or o.lifecycle = 'RECONCILIATION_REQUIRED'
-    order by o.subscription_id, k.place
-  )
-  select array_agg(o.subscription_id order by o.subscription_id) into v_ids from reopened o;
-  return coalesce(v_ids, '{}');
+  v_ids := array(
+    select s.subscription_id from fenceline.subscription s
+    where s.subscription_id = any (v_ids) and s.closed_by = p_revocation order by s.subscription_id);
+  update fenceline.subscription s
+  set lifecycle = 'SUBSCRIBING', lifecycle_event = 'lifted', generation = s.generation + 1, closed_by = null, close_ordinal = null,
+      close_policy_epoch = null, digest = null, session_generation = null, due_at = fenceline.now()
+  where s.subscription_id = any (v_ids);
+  update fenceline.subscription s
+  set lifecycle = 'RECONCILIATION_REQUIRED', lifecycle_event = 'identity_unclear', due_at = null
+  where s.subscription_id = any (v_ids) and s.hidden_because = 'unreconciled';
+  return v_ids;
 end $$;
 
 -- Tells the holders of these scopes that there is something to open.

@@ -214,18 +214,15 @@ end $$;
 -- Freezes the close ordinal of subscriptions that a revocation covers, whatever state they are in (U7, U8). Those closed
 -- before stay closed by whoever closed them.
 create or replace function fenceline.close_subscriptions(v fenceline.revocation, p_subscriptions bigint[]) returns void
-language sql volatile as $$
-  with closed as (
-    update fenceline.subscription s
-    set lifecycle = 'CLOSED', close_ordinal = s.issued_ordinal, close_policy_epoch = v.policy_epoch,
-        closed_by = v.revocation_id, pushed = false, shard = null, acknowledged_epoch = null, due_at = null,
-        claim_until = null
-    where s.subscription_id = any (p_subscriptions)
-      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
-    returning s.scope_id, s.subscription_id, s.close_ordinal
-  )
-  insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail)
-  select c.scope_id, c.subscription_id, c.close_ordinal, 'closed',
-         jsonb_build_object('by', 'revocation', 'revocation', v.revocation_id)
-  from closed c
-$$;
+language plpgsql volatile as $$
+begin
+  update fenceline.subscription s
+  set lifecycle = case s.lifecycle when 'DISCOVERED' then 'CLOSED' else 'UNSUBSCRIBING' end::fenceline.lifecycle,
+    lifecycle_event = 'revoked', close_ordinal = s.issued_ordinal, close_policy_epoch = v.policy_epoch, closed_by = v.revocation_id,
+    digest = null, due_at = null, claim_until = null
+  where s.subscription_id = any (p_subscriptions)
+    and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED');
+  update fenceline.subscription s
+  set lifecycle = 'CLOSED', lifecycle_event = 'unsubscribe_acknowledged', pushed = false, shard = null, acknowledged_epoch = null
+  where s.subscription_id = any (p_subscriptions) and s.closed_by = v.revocation_id and s.lifecycle = 'UNSUBSCRIBING';
+end $$;

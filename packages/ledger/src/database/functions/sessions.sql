@@ -71,12 +71,8 @@ returns void language plpgsql volatile as $$
 begin
   update fenceline.session set ended_at = p_now where session_id = p_session and ended_at is null;
   update fenceline.stream set epoch = epoch + 1, broken_at = coalesce(broken_at, p_now) where scope_id = p_scope;
-  with settled as (
-    update fenceline.subscription set lifecycle = 'CLOSED'
-    where scope_id = p_scope and lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN')
-    returning subscription_id, close_ordinal)
-  insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
-  select p_scope, subscription_id, close_ordinal, 'closed', '{"by": "session_end"}', p_now from settled;
+  update fenceline.subscription set lifecycle = 'CLOSED', lifecycle_event = 'session_closed'
+  where scope_id = p_scope and lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN');
 end $$;
 
 --   → 'held' | 'lost'

@@ -26,7 +26,7 @@ begin
       and (c.standing_revocations = 0 or not fenceline.is_revoked(c.subject_id, r.deny_hashes, 'reader'))
     order by s.subscription_id limit p_limit);
   perform 1 from fenceline.subscription s where s.subscription_id = any (v_ids) order by s.subscription_id for no key update;
-  update fenceline.subscription s set lifecycle = 'SUBSCRIBING'
+  update fenceline.subscription s set lifecycle = 'SUBSCRIBING', lifecycle_event = 'subscribe_sent'
   where s.subscription_id = any (v_ids) and s.lifecycle = 'DISCOVERED';
   return query
     select s.subscription_id, s.uri, s.generation from fenceline.subscription s
@@ -90,27 +90,32 @@ begin
   insert into fenceline.stream (scope_id, shard) values (p_scope, p_shard) on conflict (scope_id, shard) do nothing;
   perform 1 from fenceline.subscription
   where subscription_id = any (p_pushed || p_polled) order by subscription_id for no key update;
-  with activated as (
+  with known as materialized (
+    select s.subscription_id, s.lifecycle from fenceline.subscription s where s.subscription_id = any (p_pushed || p_polled)),
+  pushed as (
     update fenceline.subscription s
-    set lifecycle = 'ACTIVE', session_generation = p_generation, pushed = true, shard = p_shard, acknowledged_epoch = t.epoch,
+    set lifecycle = 'ACTIVE', lifecycle_event = 'acknowledged',
+      session_generation = p_generation, pushed = true, shard = p_shard, acknowledged_epoch = t.epoch,
       due_at = case when s.pushed and s.shard = p_shard and s.acknowledged_epoch = t.epoch then s.due_at
         else fenceline.due_by(s, v_now) end
     from fenceline.stream t
     where t.scope_id = p_scope and t.shard = p_shard and s.scope_id = p_scope and s.subscription_id = any (p_pushed)
       and s.lifecycle in ('SUBSCRIBING', 'ACTIVE')
-    returning s.subscription_id, s.generation),
+    returning s.subscription_id, s.generation, 'pushed' as mode),
   polled as (
     update fenceline.subscription s
-    set lifecycle = 'ACTIVE', session_generation = p_generation, pushed = false, shard = null, acknowledged_epoch = null,
+    set lifecycle = 'ACTIVE', lifecycle_event = 'not_acknowledged',
+      session_generation = p_generation, pushed = false, shard = null, acknowledged_epoch = null,
       -- What an earlier session left in flight is not waited for.
       due_at = case when s.lifecycle = 'ACTIVE' and not s.pushed and s.issued_ordinal = s.settled_ordinal then s.due_at
         else fenceline.due_by(s, v_now) end
     where s.scope_id = p_scope and s.subscription_id = any (p_polled) and s.lifecycle in ('SUBSCRIBING', 'ACTIVE')
-    returning s.subscription_id, s.generation)
+    returning s.subscription_id, s.generation, 'polled' as mode)
+  -- Those that were ACTIVE made no transition: under a new session, or in the other mode.
   insert into fenceline.receipt (scope_id, subscription_id, kind, detail, at)
-  select p_scope, subscription_id, 'activated', jsonb_build_object('mode', 'pushed', 'generation', generation), v_now from activated
-  union all
-  select p_scope, subscription_id, 'activated', jsonb_build_object('mode', 'polled', 'generation', generation), v_now from polled;
+  select p_scope, a.subscription_id, 'activated', jsonb_build_object('mode', a.mode, 'generation', a.generation), v_now
+  from (select * from pushed union all select * from polled) a
+  join known k on k.subscription_id = a.subscription_id and k.lifecycle = 'ACTIVE';
   return 'activated';
 end $$;
 
@@ -198,15 +203,12 @@ begin
   return query
     with closing as (
       update fenceline.subscription s
-      set lifecycle = 'UNSUBSCRIBING', close_ordinal = s.issued_ordinal, close_policy_epoch = c.policy_epoch, digest = null,
-        due_at = null, claim_until = null
+      set lifecycle = 'UNSUBSCRIBING', lifecycle_event = 'unsubscribe_begun', close_ordinal = s.issued_ordinal, close_policy_epoch = c.policy_epoch,
+        digest = null, due_at = null, claim_until = null
       from fenceline.policy_scope c
       where c.scope_id = p_scope and s.subscription_id = any (v_ids)
         and s.lifecycle in ('SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
-      returning s.subscription_id, s.uri, s.generation, s.close_ordinal),
-    noted as (
-      insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind)
-      select p_scope, k.subscription_id, k.close_ordinal, 'unsubscribing' from closing k)
+      returning s.subscription_id, s.uri, s.generation)
     select k.subscription_id, k.uri, k.generation from closing k order by k.subscription_id;
 end $$;
 
@@ -221,15 +223,10 @@ begin
   if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
   perform 1 from fenceline.subscription
   where subscription_id = any (p_subscriptions) order by subscription_id for no key update;
-  with settled as (
-    update fenceline.subscription s
-    set lifecycle = case when p_acknowledged then 'CLOSED' else 'UNSUBSCRIBE_UNKNOWN' end::fenceline.lifecycle
-    where s.scope_id = p_scope and s.subscription_id = any (p_subscriptions)
-      and (s.lifecycle = 'UNSUBSCRIBING' or s.lifecycle = 'UNSUBSCRIBE_UNKNOWN' and p_acknowledged)
-    returning s.subscription_id, s.close_ordinal, s.lifecycle)
-  insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail)
-  select p_scope, subscription_id, close_ordinal, case lifecycle when 'CLOSED' then 'closed' else 'unsubscribe_unknown' end,
-    '{"by": "unsubscribe"}'
-  from settled;
+  update fenceline.subscription s
+  set lifecycle = case when p_acknowledged then 'CLOSED' else 'UNSUBSCRIBE_UNKNOWN' end::fenceline.lifecycle,
+    lifecycle_event = case when p_acknowledged then 'unsubscribe_acknowledged' else 'unsubscribe_ack_lost' end
+  where s.scope_id = p_scope and s.subscription_id = any (p_subscriptions)
+    and (s.lifecycle = 'UNSUBSCRIBING' or s.lifecycle = 'UNSUBSCRIBE_UNKNOWN' and p_acknowledged);
   return 'settled';
 end $$;

@@ -4,6 +4,7 @@
 create or replace function fenceline.verify() returns table (name text, checked bigint, broken bigint)
 language sql stable as $$
   select * from fenceline.verify_fence()
+  union all select * from fenceline.verify_transitions()
   union all select * from fenceline.verify_lineage()
   union all select * from fenceline.verify_policy()
 $$;
