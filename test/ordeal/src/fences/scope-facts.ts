@@ -76,12 +76,12 @@ type Timeline = readonly { readonly position: number; readonly value: number }[]
 function valuesByKey<Facts>(
   rows: readonly HistoryRow<Facts>[],
   keyOf: (facts: Facts) => string,
-  valueOf: (facts: Facts) => number,
+  numberOf: (facts: Facts) => number,
 ): Map<string, Timeline> {
   const timelines = new Map<string, { position: number; value: number }[]>();
   for (const { position, after } of rows) {
     const key = keyOf(after);
-    timelines.set(key, [...(timelines.get(key) ?? []), { position, value: valueOf(after) }]);
+    timelines.set(key, [...(timelines.get(key) ?? []), { position, value: numberOf(after) }]);
   }
   return timelines;
 }
