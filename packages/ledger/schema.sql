@@ -149,7 +149,10 @@ create table fenceline.held_removal (
   confirmed_by text,
   ended_at timestamp with time zone,
   carried_out boolean default false not null,
-  constraint held_removal_pkey PRIMARY KEY (held_removal_id)
+  task text default 'catalogue'::text not null,
+  carried_out_scan_id bigint,
+  constraint held_removal_pkey PRIMARY KEY (held_removal_id),
+  constraint task_is_known CHECK ((task = ANY (ARRAY['catalogue'::text, 'completeness'::text])))
 );
 
 create table fenceline.identity (
@@ -372,6 +375,24 @@ create table fenceline.scan (
   snapshot_id_digest bytea,
   verdict fenceline.scan_verdict,
   reason text,
+  templates boolean default false not null,
+  snapshot_negotiated boolean default false not null,
+  page_snapshot_digest bytea,
+  snapshot_fault text,
+  pages integer default 0 not null,
+  listed bigint default 0 not null,
+  bytes bigint default 0 not null,
+  max_pages integer,
+  max_entries bigint,
+  max_bytes bigint,
+  list_changed_until bigint,
+  agreed_with bigint,
+  attempts integer,
+  measured_at timestamp with time zone,
+  staleness_ms bigint,
+  next_review_at timestamp with time zone,
+  removal_held boolean,
+  absence_allowed boolean default false not null,
   constraint scan_pkey PRIMARY KEY (scan_id)
 );
 
@@ -392,7 +413,22 @@ create table fenceline.scan_page (
   page integer not null,
   cursor_digest bytea not null,
   entries integer not null,
+  list text default 'resources'::text not null,
+  page_digest bytea,
+  ends boolean,
+  constraint list_is_known CHECK ((list = ANY (ARRAY['resources'::text, 'templates'::text]))),
   constraint scan_page_pkey PRIMARY KEY (scan_id, page)
+);
+
+create table fenceline.scan_template (
+  scan_id bigint not null,
+  template_digest bytea not null,
+  uri_template text not null,
+  name text,
+  title text,
+  mime_type text,
+  descriptor_digest bytea not null,
+  constraint scan_template_pkey PRIMARY KEY (scan_id, template_digest)
 );
 
 create table fenceline.session (
@@ -410,6 +446,15 @@ create table fenceline.session (
   snapshots_distrusted boolean default false not null,
   constraint session_pkey PRIMARY KEY (session_id),
   constraint session_scope_id_generation_key UNIQUE (scope_id, generation)
+);
+
+create table fenceline.snapshot_id (
+  scope_id integer not null,
+  id_digest bytea not null,
+  set_digest bytea not null,
+  scan_id bigint not null,
+  known_since timestamp with time zone default fenceline.now() not null,
+  constraint snapshot_id_pkey PRIMARY KEY (scope_id, id_digest)
 );
 
 create table fenceline.source (
@@ -510,7 +555,7 @@ CREATE INDEX group_root_part ON fenceline.group_root USING btree (part_id) WHERE
 
 CREATE INDEX group_root_version ON fenceline.group_root USING btree (subscription_id, ordinal);
 
-CREATE UNIQUE INDEX held_removal_open ON fenceline.held_removal USING btree (scope_id) WHERE (ended_at IS NULL);
+CREATE UNIQUE INDEX held_removal_open ON fenceline.held_removal USING btree (scope_id, task) WHERE (ended_at IS NULL);
 
 CREATE INDEX outbox_pending ON fenceline.outbox USING btree (index_id, subscription_id) WHERE pending;
 
@@ -537,6 +582,8 @@ CREATE INDEX revocation_export_export ON fenceline.revocation_export USING btree
 CREATE INDEX revocation_group_group ON fenceline.revocation_group USING btree (group_id);
 
 CREATE INDEX scan_scope ON fenceline.scan USING btree (scope_id, scan_id);
+
+CREATE INDEX scan_page_cursor ON fenceline.scan_page USING btree (scan_id, cursor_digest);
 
 CREATE INDEX subscription_closed_by ON fenceline.subscription USING btree (closed_by, subscription_id) WHERE ((closed_by IS NOT NULL) AND (lifecycle = 'CLOSED'::fenceline.lifecycle));
 

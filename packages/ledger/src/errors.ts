@@ -39,6 +39,7 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `digest_key_invalid` | a digest key is shorter than 32 bytes, or neither hex nor base64 | make one with `openssl rand -hex 32` |
  * | `digest_key_missing` | the ledger's digest key is kept outside of it and was not given | pass it as `digestKey` |
  * | `digest_key_wrong` | the digest key is not the one that the ledger's digests were made with | pass that one |
+ * | `snapshot_not_proven` | a task that needs completeness was given a snapshot that is not, or no longer, proven (S6) | scan again and use the snapshot of its publication |
  * | `ledger_closed` | the ledger was used after `close()` | open it again |
  * | `connection_lost` | the connection broke while a statement or a commit ran, so it may or may not have taken effect | look at the data, then decide |
  * | `statement_failed` | the database refused a statement; its own error is the `cause` | see the cause |
@@ -65,6 +66,7 @@ export type LedgerErrorCode =
   | "digest_key_invalid"
   | "digest_key_missing"
   | "digest_key_wrong"
+  | "snapshot_not_proven"
   | "ledger_closed"
   | "connection_lost"
   | "statement_failed"

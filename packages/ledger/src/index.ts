@@ -1,4 +1,6 @@
 export type { AuditLedger, EntryStanding, Invariant, LedgerStatus, Trace, TracedVersion } from "./audit.js";
+export type { NotPublished, PublishResult, RemovalFloor, UnsettledResult } from "./catalog-publication.js";
+export type { CompletenessLedger, CompletenessResult } from "./completeness.js";
 export {
   type Database,
   type Listening,
@@ -15,6 +17,7 @@ export { isStorableUri, MAX_NAME_LENGTH, MAX_URI_LENGTH } from "./input.js";
 export { type Ledger, type OpenLedgerOptions, openLedger, type Wake } from "./ledger.js";
 export type { ConfirmOutcome, IndexRef, IndexWork, IntendedGroup, LineageLedger } from "./lineage.js";
 export { lineageIdOf, parseLineageId } from "./lineage-id.js";
+export type { ProvenSnapshot } from "./proven-snapshot.js";
 export { defaultReadTiming, type ReadTiming } from "./read-timing.js";
 export type {
   AcceptedRead,
@@ -35,11 +38,11 @@ export { parseRecord } from "./records/parse-record.js";
 export { type PermissionRevocation, permissionRevocation } from "./records/permission-revocation.js";
 export { type PurgeReceipt, purgeReceipt, purgeReceiptOf } from "./records/purge-receipt.js";
 export {
-  type ProvenSnapshot,
+  type ProvenSnapshotRecord,
   provenSnapshot,
   type ResourceDiscoveryScan,
   resourceDiscoveryScan,
-  type UnprovenSnapshot,
+  type UnprovenSnapshotRecord,
   unprovenSnapshot,
 } from "./records/resource-discovery-scan.js";
 export { type ResourceSubscription, resourceSubscription } from "./records/resource-subscription.js";
@@ -55,14 +58,18 @@ export type {
   RevocationStatus,
   UnreachedExport,
 } from "./revocations.js";
-export type {
-  FinishedScan,
-  HeldRemoval,
-  PublishResult,
-  RemovalFloor,
-  ScanEntry,
-  ScanLedger,
-  ScanVerdict,
+export {
+  type DueScan,
+  defaultScanBudgets,
+  type FinishedScan,
+  type HeldRemoval,
+  type ListedTemplate,
+  type RecordedPage,
+  type ScanBudgets,
+  type ScanEntry,
+  type ScanLedger,
+  type ScanPageRecord,
+  type ScanVerdict,
 } from "./scans.js";
 export { formatUriScope, parseUriScope } from "./scope-text.js";
 export type {

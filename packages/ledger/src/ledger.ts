@@ -1,5 +1,6 @@
 import type pg from "pg";
 import { type AuditLedger, auditLedger } from "./audit.js";
+import { type CompletenessLedger, completenessLedger } from "./completeness.js";
 import { type Database, type Listening, openDatabase, type Queryable } from "./database/database.js";
 import { type MigrateOptions, migrate } from "./database/migrations.js";
 import { type GrantLedger, grantLedger } from "./grants.js";
@@ -18,6 +19,7 @@ import { type VisibilityLedger, visibilityLedger } from "./visibility.js";
 export interface Ledger
   extends SessionLedger,
     ScanLedger,
+    CompletenessLedger,
     SubscriptionLedger,
     ReadLedger,
     LineageLedger,
@@ -100,6 +102,7 @@ function composeLedger(parts: LedgerParts, timing: ReadTiming | undefined): Ledg
   return {
     ...sessionLedger(queryable),
     ...scanLedger(queryable, timing),
+    ...completenessLedger(queryable, timing),
     ...subscriptionLedger(queryable, timing),
     ...readLedger(queryable, timing),
     ...lineageLedger(queryable, identity),

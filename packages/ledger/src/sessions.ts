@@ -37,6 +37,8 @@ export interface NegotiatedCapabilities {
   readonly resources: boolean;
   readonly subscribe: boolean;
   readonly listChanged: boolean;
+  /** The extension by which every page of a list binds a snapshot id (S3). Default false. */
+  readonly snapshotId?: boolean;
 }
 
 export interface SessionLedger {

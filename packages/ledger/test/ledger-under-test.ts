@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describeWithPostgres } from "@fenceline/test-services";
 import { afterAll, beforeAll, describe, expect } from "vitest";
+import { type CompletenessLedger, completenessLedger } from "#src/completeness.js";
 import { type Database, openDatabase, type Queryable } from "#src/database/database.js";
 import { migrate } from "#src/database/migrations.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
@@ -18,7 +19,7 @@ import { denialRanges, denialTexts, type UriScope } from "#src/uri-scope.js";
 /** Without jitter, so that a test can say when something is due. */
 export const exactTiming: ReadTiming = { ...defaultReadTiming, jitter: 0 };
 
-export interface LedgerUnderTest extends SessionLedger, ScanLedger, SubscriptionLedger, ReadLedger {
+export interface LedgerUnderTest extends SessionLedger, ScanLedger, CompletenessLedger, SubscriptionLedger, ReadLedger {
   readonly database: Database;
   readonly schema: string;
   /** Statements name the schema `fenceline`. */
@@ -84,6 +85,7 @@ async function openLedgerUnderTest(address: string, schema: string): Promise<Led
     schema,
     ...sessionLedger(connection),
     ...scanLedger(connection, exactTiming),
+    ...completenessLedger(connection, exactTiming),
     ...subscriptionLedger(connection, exactTiming),
     ...readLedger(connection, exactTiming),
     sql: (text, values) => connection.query(text, values),
@@ -94,10 +96,14 @@ async function openLedgerUnderTest(address: string, schema: string): Promise<Led
 }
 
 /** The ledger's areas over a connection of one's own, such as a transaction. */
-export function areasOver(connection: Queryable, schema: string): SubscriptionLedger & ReadLedger & ScanLedger {
+export function areasOver(
+  connection: Queryable,
+  schema: string,
+): SubscriptionLedger & ReadLedger & ScanLedger & CompletenessLedger {
   const inSchema = queryableInSchema(connection, schema);
   return {
     ...scanLedger(inSchema, exactTiming),
+    ...completenessLedger(inSchema, exactTiming),
     ...subscriptionLedger(inSchema, exactTiming),
     ...readLedger(inSchema, exactTiming),
   };
@@ -132,7 +138,7 @@ export async function scan(
   pageSize = 100,
 ): Promise<number> {
   const begun = await ledger.beginScan(session);
-  if (begun === "session_lost") return expect.fail("the session is lost");
+  if (typeof begun === "string") return expect.fail(begun);
   for (let start = 0; start === 0 || start < uris.length; start += pageSize) {
     await ledger.recordScanPage(session, begun.scanId, {
       cursorDigest: digest(`cursor ${start}`),

@@ -133,7 +133,7 @@ export async function activeSource(
 
 async function scan(ledger: Ledger, session: Session, uris: readonly string[]): Promise<number> {
   const begun = await ledger.beginScan(session);
-  assert(begun !== "session_lost", "Nobody takes the session.");
+  assert(typeof begun !== "string", "Nobody takes the session.");
   for (let start = 0; start < uris.length; start += 1000) {
     const entries = uris.slice(start, start + 1000).map((uri) => ({ uri, descriptorDigest: digest(uri) }));
     await ledger.recordScanPage(session, begun.scanId, { cursorDigest: digest(`cursor ${start}`), entries });

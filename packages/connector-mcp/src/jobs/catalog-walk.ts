@@ -2,15 +2,12 @@
  * Two complete scans in succession, and what they agree on (S4). Scans are recorded page by page in the ledger, which
  * compares them; here is only the walking, the trying again, and the reason when it comes to nothing.
  */
-import type { PublishResult } from "@fenceline/ledger";
-import { scanToEnd } from "../mcp/resource-scan.js";
+import { defaultScanBudgets, type PublishResult, type RecordedPage } from "@fenceline/ledger";
+import { type ScanEnd, scanPages } from "../mcp/resource-scan.js";
 import { storableText } from "../storable-text.js";
 import { Backoff, pause } from "./backoff.js";
 import type { SourceContext } from "./source-context.js";
 import type { SourceProblem } from "./worker-pool-options.js";
-
-/** Bounds of a list that never ends (S2), well above the million resources that are supported. */
-const BUDGETS = { pages: 100_000, entries: 2_000_000, bytes: 4 * 1024 ** 3 };
 
 const MAX_SHOWN_URI = 200;
 
@@ -51,7 +48,13 @@ export async function reconcileCatalog(context: SourceContext): Promise<CatalogO
     if (result.outcome === "differing") first = scans.second;
   }
   if (!lastPair) return failure;
-  return { outcome: "unsettled", ...(await ledger.publishUnsettled(lease.session, lastPair)) };
+  const { outcome, ...counts } = await ledger.publishUnsettled(lease.session, {
+    ...lastPair,
+    attempts: settings.scanAttempts,
+  });
+  if (outcome === "session_lost") return { outcome };
+  if (outcome === "published") return { outcome: "unsettled", ...counts };
+  return { outcome: "unknown", reason: outcome, message: "the last two scans are no pair any more" };
 }
 
 async function scanPair(
@@ -64,24 +67,47 @@ async function scanPair(
   return "outcome" in second ? second : { first: first.scanId, second: second.scanId };
 }
 
-async function scanOnce({ ledger, lease, connection, signal, onProgress, counts }: SourceContext): Promise<ScanResult> {
+async function scanOnce(context: SourceContext): Promise<ScanResult> {
+  const { ledger, lease } = context;
   const begun = await ledger.beginScan(lease.session);
   if (begun === "session_lost") return { outcome: "session_lost" };
-  const { scanId } = begun;
-  let entries = 0;
-  const end = await scanToEnd(connection, { kind: "resources", budgets: BUDGETS, signal }, async (page) => {
-    await ledger.recordScanPage(lease.session, scanId, page);
-    for (const { uri } of page.refused) counts.problem(refusedEntry(uri));
-    entries += page.entries.length;
-    onProgress({ phase: "scan", done: entries, total: entries });
-  });
-  if (end.verdict === "COMPLETE") {
-    await ledger.finishScan(lease.session, scanId, { complete: true });
-    return { scanId };
+  if (begun === "no_resources_capability") {
+    return { outcome: "unknown", reason: "capability_absent", message: "the server declares no resources capability" };
   }
-  await ledger.finishScan(lease.session, scanId, { complete: false, verdict: "INCOMPLETE", reason: end.reason });
-  if (end.reason === "session_lost" || end.reason === "aborted") return { outcome: "session_lost" };
-  return { outcome: "unknown", reason: end.reason, message: end.message };
+  const end = await recordPages(context, begun.scanId);
+  if (typeof end === "string") return stoppedByLedger(end);
+  if (end.verdict === "COMPLETE") {
+    const finished = await ledger.finishScan(lease.session, begun.scanId, { complete: true });
+    if (finished === "session_lost") return { outcome: "session_lost" };
+    if (finished === "complete" || finished === "proven") return { scanId: begun.scanId };
+    return { outcome: "unknown", reason: `scan_${finished}`, message: `the ledger calls the scan ${finished}` };
+  }
+  const { reason, message } = end;
+  await ledger.finishScan(lease.session, begun.scanId, { complete: false, verdict: "INCOMPLETE", reason });
+  if (reason === "session_lost" || reason === "aborted") return { outcome: "session_lost" };
+  return { outcome: "unknown", reason, message };
+}
+
+/** How the listing ended, or why the ledger took no further page. */
+async function recordPages(
+  { ledger, lease, connection, signal, onProgress, counts }: SourceContext,
+  scanId: number,
+): Promise<ScanEnd | Exclude<RecordedPage, "recorded">> {
+  const pages = scanPages(connection, { kind: "resources", budgets: defaultScanBudgets, signal });
+  for (let entries = 0; ; ) {
+    const step = await pages.next();
+    if (step.done) return step.value;
+    const recorded = await ledger.recordScanPage(lease.session, scanId, step.value);
+    if (recorded !== "recorded") return recorded;
+    for (const { uri } of step.value.refused) counts.problem(refusedEntry(uri));
+    entries += step.value.entries.length;
+    onProgress({ phase: "scan", done: entries, total: entries });
+  }
+}
+
+function stoppedByLedger(stop: Exclude<RecordedPage, "recorded">): ScanResult {
+  if (stop === "session_lost" || stop === "scan_ended") return { outcome: "session_lost" };
+  return { outcome: "unknown", reason: stop, message: `the ledger ended the scan: ${stop}` };
 }
 
 /** It cannot be asked for by a URI the ledger does not take; the rest of its page is as good as any. */

@@ -127,10 +127,24 @@ export class SourceWork {
       outcome = { outcome: "unknown", reason: "failed", message: String(error) };
     }
     if (!signal.aborted) {
-      const settled = outcome.outcome === "published";
-      this.#discovering.within(settled ? settings.reviewMs : Math.min(settings.reviewMs, RETRY_DISCOVERY_MS));
+      const retryMs = Math.min(settings.reviewMs, RETRY_DISCOVERY_MS);
+      this.#discovering.within(
+        outcome.outcome === "published" ? await this.#millisecondsToNextReview(retryMs) : retryMs,
+      );
     }
     return outcome.outcome;
+  }
+
+  /** As the ledger has it (S5): a `list_changed` that came while the catalogue was published makes it now. */
+  async #millisecondsToNextReview(otherwiseMs: number): Promise<number> {
+    const { ledger, lease, logger } = this.context;
+    try {
+      const reviewMs = await ledger.millisecondsToNextReview(lease.session);
+      return reviewMs === undefined ? otherwiseMs : Math.max(reviewMs, LIST_CHANGED_WINDOW_MS);
+    } catch (error) {
+      logger.warn(problemOf(error), "the next review is unknown");
+      return otherwiseMs;
+    }
   }
 
   #note(outcome: CatalogOutcome): void {

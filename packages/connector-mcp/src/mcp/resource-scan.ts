@@ -23,6 +23,8 @@ export interface ListedEntry {
 export interface ScanPage {
   /** SHA-256 of the cursor that was sent for this page, or of its absence. Cursors themselves are not kept (S1). */
   cursorDigest: Uint8Array;
+  /** Of the cursor that came with it; `null`: none did, and the list ended (S1). */
+  nextCursorDigest: Uint8Array | null;
   entries: ListedEntry[];
   /** Listed under a URI that the ledger does not take (empty, too long, or no text): not in `entries`, and to be reported. */
   refused: ListedEntry[];
@@ -195,6 +197,7 @@ function pageOf(listing: Listing, cursor: string | undefined): ScanPage {
   const entries = listing.items.map(entryOf);
   return {
     cursorDigest: cursor === undefined ? digestFields("cursor", [undefined]) : digestText("cursor", cursor),
+    nextCursorDigest: listing.nextCursor === undefined ? null : digestText("cursor", listing.nextCursor),
     entries: entries.filter(({ uri }) => isStorableUri(uri)),
     refused: entries.filter(({ uri }) => !isStorableUri(uri)),
     meta: listing.meta,

@@ -83,7 +83,7 @@ export class AcceptedCatalog {
 
   async #scan(uris: readonly string[]): Promise<number> {
     const scan = await this.#ledger.beginScan(this.#session);
-    if (scan === "session_lost") throw new RangeError("the session is lost");
+    if (typeof scan === "string") throw new RangeError(scan);
     const entries = uris.map((uri) => ({ uri, mimeType: "text/plain", descriptorDigest: sha256(uri) }));
     await this.#ledger.recordScanPage(this.#session, scan.scanId, { cursorDigest: sha256(""), entries });
     await this.#ledger.finishScan(this.#session, scan.scanId, { complete: true });

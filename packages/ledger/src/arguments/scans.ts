@@ -1,6 +1,7 @@
 import { z } from "zod";
 import {
   type ArgumentsOf,
+  count,
   digest,
   id,
   milliseconds,
@@ -21,13 +22,36 @@ const entry = z.object({
   descriptorDigest: digest,
 });
 
+/** `RemovalFloor`. */
+export const removalFloor = z.object({ count: ordinal, share });
+
 /** What the calls of `ScanLedger` take. */
 export const scanArguments: ArgumentsOf<ScanLedger> = {
-  beginScan: [["session", session]],
+  beginScan: [
+    ["session", session],
+    [
+      "options",
+      z
+        .object({
+          templates: z.boolean().optional(),
+          budgets: z.object({ pages: count, entries: id, bytes: id }).partial().optional(),
+        })
+        .optional(),
+    ],
+  ],
   recordScanPage: [
     ["session", session],
     ["scanId", id],
-    ["page", z.object({ cursorDigest: digest, entries: z.array(entry) })],
+    [
+      "page",
+      z.object({
+        cursorDigest: digest,
+        nextCursorDigest: digest.nullable().optional(),
+        list: z.enum(["resources", "templates"]).optional(),
+        entries: z.array(entry),
+        snapshotIdDigest: digest.optional(),
+      }),
+    ],
   ],
   finishScan: [
     ["session", session],
@@ -35,7 +59,7 @@ export const scanArguments: ArgumentsOf<ScanLedger> = {
     [
       "end",
       z.discriminatedUnion("complete", [
-        z.object({ complete: z.literal(true), snapshotIdDigest: digest.optional() }),
+        z.object({ complete: z.literal(true) }),
         z.object({ complete: z.literal(false), verdict: z.enum(["INCOMPLETE", "VOID"]), reason: storableText }),
       ]),
     ],
@@ -47,16 +71,21 @@ export const scanArguments: ArgumentsOf<ScanLedger> = {
       z.object({
         first: id,
         second: id,
-        floor: z.object({ count: ordinal, share }).optional(),
+        floor: removalFloor.optional(),
         reviewMs: milliseconds.optional(),
       }),
     ],
   ],
   publishUnsettled: [
     ["session", session],
-    ["scans", z.object({ first: id, second: id })],
+    ["scans", z.object({ first: id, second: id, attempts: count.optional() })],
   ],
   recordListChanged: [["session", session]],
+  millisecondsToNextReview: [["session", session]],
+  scansDue: [["options", z.object({ limit: count.optional() }).optional()]],
+  listedTemplates: [
+    ["request", z.object({ source: name, reader: name, limit: count, after: storableText.optional() })],
+  ],
   heldRemovals: [],
   confirmRemoval: [
     ["heldRemovalId", id],

@@ -21,6 +21,7 @@ export const sessionArguments: ArgumentsOf<SessionLedger> = {
         resources: z.boolean(),
         subscribe: z.boolean(),
         listChanged: z.boolean(),
+        snapshotId: z.boolean().optional(),
       }),
     ],
   ],

@@ -34,15 +34,15 @@ const published = {
 };
 
 /**
- * A catalogue whose every page bound one snapshot id (S3). The only scan that a task which needs completeness takes (S6):
- * such a task has this type as its parameter and calls `parseRecord` with this schema.
+ * A catalogue whose every page bound one snapshot id (S3). A record of it proves nothing to anybody: a task that
+ * needs completeness takes the `ProvenSnapshot` that the ledger makes (S6).
  */
 export const provenSnapshot = scanOfOneSession.extend({
   verdict: z.literal("SNAPSHOT_PROVEN"),
   ...published,
   snapshotIdDigest: contentDigest,
 });
-export type ProvenSnapshot = z.infer<typeof provenSnapshot>;
+export type ProvenSnapshotRecord = z.infer<typeof provenSnapshot>;
 
 /** Two complete scans in succession that agreed, with no `list_changed` between: probable, not proven (S4, S5). */
 export const unprovenSnapshot = scanOfOneSession.extend({
@@ -51,7 +51,7 @@ export const unprovenSnapshot = scanOfOneSession.extend({
   /** The scan it agreed with. */
   previousScanId: ledgerId,
 });
-export type UnprovenSnapshot = z.infer<typeof unprovenSnapshot>;
+export type UnprovenSnapshotRecord = z.infer<typeof unprovenSnapshot>;
 
 /**
  * One walk through the pages of a source's lists (spec section 2), and what may be concluded from it.

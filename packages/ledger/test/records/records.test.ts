@@ -7,7 +7,11 @@ import { grant } from "#src/records/grant.js";
 import { parseRecord } from "#src/records/parse-record.js";
 import { permissionRevocation } from "#src/records/permission-revocation.js";
 import { purgeReceipt } from "#src/records/purge-receipt.js";
-import { type ProvenSnapshot, provenSnapshot, resourceDiscoveryScan } from "#src/records/resource-discovery-scan.js";
+import {
+  type ProvenSnapshotRecord,
+  provenSnapshot,
+  resourceDiscoveryScan,
+} from "#src/records/resource-discovery-scan.js";
 import { resourceSubscription } from "#src/records/resource-subscription.js";
 import { resourceVersion } from "#src/records/resource-version.js";
 
@@ -201,7 +205,7 @@ describe("a discovery scan", () => {
   it("that is unproven is neither by type nor when forced a proven snapshot (S6)", () => {
     expectTypeOf<
       Extract<z.infer<typeof resourceDiscoveryScan>, { verdict: "SNAPSHOT_UNPROVEN" }>
-    >().not.toExtend<ProvenSnapshot>();
+    >().not.toExtend<ProvenSnapshotRecord>();
     expect(provenSnapshot.safeParse(unproven).success).toBe(false);
     expect(provenSnapshot.safeParse({ ...unproven, verdict: "SNAPSHOT_PROVEN" }).success).toBe(false);
     expect(provenSnapshot.safeParse(proven).success).toBe(true);

@@ -1,7 +1,7 @@
 -- The catalogue (S4 to S8): what two successive complete scans agree on is published in batches, and only the last step names
 -- it the catalogue and removes anything. An interrupted publication is begun again from its scans.
 
--- Whether two scans may be published. Asked before the batches and again, under the fence, by the last step.
+-- Whether two scans may be published. Asked before the batches, under the fence of each, and by the last step.
 --   p_agreeing  false: for an unsettled publication, which needs two complete scans and nothing more (S4)
 --   → 'agreed' | 'differing' | 'list_changed' | 'incomplete' | 'session_lost'
 create or replace function fenceline.compare_scans(
@@ -17,16 +17,19 @@ begin
   select * into v_second from fenceline.scan where scan_id = p_second and scope_id = p_scope;
   -- A proven snapshot needs no second scan; `list_changed` says that it is no longer the newest, not that it was none.
   if p_first = p_second then
-    return case when v_second.verdict = 'SNAPSHOT_PROVEN' and v_second.session_generation = p_generation then 'agreed'
-      else 'incomplete' end;
+    return case when v_second.verdict = 'SNAPSHOT_PROVEN' and v_second.session_generation = p_generation and not exists (
+        select 1 from fenceline.session s
+        where s.scope_id = p_scope and s.generation = p_generation and s.snapshots_distrusted)
+      then 'agreed' else 'incomplete' end;
   end if;
-  -- Two scans are successive if the second began after the first ended, both in this session, and no other between them.
+  -- Two scans are successive if the second began after the first ended, both in this session, and no other between them: one
+  -- that failed there starts over, as an invalid cursor does.
   if v_first.set_digest is null or v_second.set_digest is null
     or v_first.session_generation <> p_generation or v_second.session_generation <> p_generation
     or v_second.scan_id <= v_first.scan_id or v_second.started_at < v_first.ended_at
     or exists (
       select 1 from fenceline.scan x
-      where x.scope_id = p_scope and x.scan_id > p_first and x.scan_id < p_second and x.verdict is distinct from 'INCOMPLETE')
+      where x.scope_id = p_scope and x.scan_id > p_first and x.scan_id < p_second)
   then
     return 'incomplete';
   end if;
@@ -42,26 +45,32 @@ end $$;
 -- One batch of entries: new ones become DISCOVERED, known ones take the server's description.
 -- A settled publication returns RECONCILIATION_REQUIRED to ACTIVE and reopens what was absent from a settled scan and
 -- is listed again, with a new generation (§3); what a revocation closed stays closed until its lift.
---   p_first  null: settled; else only what this earlier scan lists too (S4)
---   last_id  the resource to go on after; null: there are no more, or the session is lost
+-- Until the last step names the catalogue, what a batch published is no more than a resource both scans list: read and served,
+-- and nothing is concluded from the rest (S8).
+--   p_settled  false: only what the first scan lists too (S4)
+--   outcome    as compare_scans, which each batch asks again (S7)
+--   last_id    the resource to go on after; null: there are no more
 create or replace function fenceline.publish_entries(
-  p_scope int, p_generation bigint, p_scan bigint, p_first bigint, p_after bigint, p_limit int
-) returns table (published int, discovered int, last_id bigint) language plpgsql volatile as $$
+  p_scope int, p_generation bigint, p_first bigint, p_scan bigint, p_settled boolean, p_after bigint, p_limit int
+) returns table (outcome text, published int, discovered int, last_id bigint) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
+  v_outcome text := fenceline.compare_scans(p_scope, p_generation, p_first, p_scan, p_settled);
   v_now timestamptz;
   v_last bigint;
   v_resources bigint[];
   v_discovered int;
 begin
-  perform fenceline.fence_shared(p_scope);
-  if not fenceline.session_stands(p_scope, p_generation) then return; end if;
+  if v_outcome <> 'agreed' then
+    return query select v_outcome, 0, 0, null::bigint;
+    return;
+  end if;
   v_now := fenceline.now();
   v_resources := array(
     select e.resource_id from fenceline.scan_entry e
     where e.scan_id = p_scan and e.resource_id > p_after order by e.resource_id limit p_limit);
   v_last := v_resources[p_limit];
-  if p_first is not null then
+  if not p_settled then
     v_resources := array(
       select e.resource_id from fenceline.scan_entry e where e.scan_id = p_first and e.resource_id = any (v_resources));
   end if;
@@ -75,8 +84,8 @@ begin
   order by e.resource_id
   on conflict (scope_id, resource_id) do nothing;
   get diagnostics v_discovered = row_count;
-  perform fenceline.publish_known(p_scope, p_scan, p_first is null, v_resources, v_now);
-  return query select cardinality(v_resources), v_discovered, v_last;
+  perform fenceline.publish_known(p_scope, p_scan, p_settled, v_resources, v_now);
+  return query select v_outcome, cardinality(v_resources), v_discovered, v_last;
 end $$;
 
 -- The part of publish_entries for subscriptions that exist; each row is decided on after it was locked. What is listed in two
@@ -129,6 +138,29 @@ begin
   from listed l where s.subscription_id = l.subscription_id;
 end $$;
 
+-- What was listed, is not deleted, and is absent from a scan, among what is known (S8). The digest, of the ids of the absent, is
+-- built in chunks, as a scan's is.
+create or replace function fenceline.absent_from_scan(
+  p_scope int, p_scan bigint, p_vanished_before boolean, out known bigint, out absent bigint, out absent_digest bytea
+) language sql stable as $$
+  with listed as materialized (
+    select s.resource_id,
+      not exists (select 1 from fenceline.scan_entry e where e.scan_id = p_scan and e.resource_id = s.resource_id) as absent
+    from fenceline.subscription s
+    where s.scope_id = p_scope and s.listed_scan_id is not null and (p_vanished_before or s.vanished_scan_id is null)
+      and s.hidden_because is distinct from 'tombstoned'
+      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')),
+  counted as (select count(*) as known, count(*) filter (where l.absent) as absent from listed l)
+  select n.known, n.absent, (
+    select sha256(coalesce(string_agg(c.digest, ''::bytea order by c.chunk), ''::bytea))
+    from (
+      select a.chunk, sha256(string_agg(int8send(a.resource_id), ''::bytea order by a.resource_id)) as digest
+      from (
+        select l.resource_id, (row_number() over (order by l.resource_id) - 1) / 1000 as chunk from listed l where l.absent) a
+      group by a.chunk) c)
+  from counted n
+$$;
+
 -- The last step of a publication: compares once more, weighs what vanished against the floor (S8), and names the catalogue.
 --   p_first = p_second            a proven snapshot
 --   p_floor_count, p_floor_share  more than the greater of both is held back; so is an empty list of three or more
@@ -136,97 +168,108 @@ end $$;
 --   vanished  known, listed before, and absent from both scans; held: they stay as they are
 create or replace function fenceline.finish_publication(
   p_scope int, p_generation bigint, p_first bigint, p_second bigint, p_floor_count bigint, p_floor_share float8, p_review_ms bigint
-) returns table (outcome text, resources bigint, vanished bigint, held boolean) language plpgsql volatile as $$
+) returns table (outcome text, resources bigint, vanished bigint, held boolean, measured_at timestamptz, staleness_ms bigint,
+                 next_review_at timestamptz)
+language plpgsql volatile as $$
 #variable_conflict use_column
 declare
   v_outcome text;
   v_now timestamptz;
-  v_known bigint;
-  v_vanished bigint;
-  v_digest bytea;
-  v_entries bigint;
+  v_gone record;
+  v_scope fenceline.policy_scope;
+  v_scan fenceline.scan;
   v_verdict fenceline.scan_verdict := case when p_first = p_second then 'SNAPSHOT_PROVEN' else 'SNAPSHOT_UNPROVEN' end;
   v_held boolean;
 begin
   -- Before the fence: nobody but this session lists or removes.
-  select count(*), count(*) filter (where a.absent),
-    sha256(coalesce(string_agg(int8send(a.resource_id), ''::bytea order by a.resource_id) filter (where a.absent), ''::bytea))
-  into v_known, v_vanished, v_digest
-  from (
-    select s.resource_id,
-      not exists (select 1 from fenceline.scan_entry e where e.scan_id = p_second and e.resource_id = s.resource_id) as absent
-    from fenceline.subscription s
-    where s.scope_id = p_scope and s.listed_scan_id is not null and s.vanished_scan_id is null
-      and s.hidden_because is distinct from 'tombstoned'
-      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')) a;
+  select * into v_gone from fenceline.absent_from_scan(p_scope, p_second, false);
   -- A list_changed comes before, and is seen, or waits and has the last word on when the next review is.
   perform fenceline.fence_shared(p_scope);
-  perform 1 from fenceline.policy_scope where scope_id = p_scope for no key update;
+  select * into strict v_scope from fenceline.policy_scope c where c.scope_id = p_scope for no key update;
   v_outcome := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, true);
   if v_outcome <> 'agreed' then
-    return query select v_outcome, 0::bigint, 0::bigint, false;
+    return query select v_outcome, 0::bigint, 0::bigint, false, null::timestamptz, null::bigint, null::timestamptz;
     return;
   end if;
   v_now := fenceline.now();
-  select x.entries into v_entries from fenceline.scan x where x.scan_id = p_second;
-  v_held := v_vanished > greatest(p_floor_count, v_known * p_floor_share) or v_entries = 0 and v_known >= 3;
-  v_held := fenceline.weigh_removal(p_scope, p_second, v_known, v_vanished, v_digest, v_held, v_now);
-  update fenceline.scan set verdict = v_verdict where scan_id in (p_first, p_second) and verdict is null;
-  update fenceline.policy_scope
-  set catalog_scan_id = p_second, catalog_verdict = v_verdict, catalog_measured_at = v_now,
-    next_review_at = v_now + fenceline.milliseconds(p_review_ms)
-  where scope_id = p_scope;
+  select * into strict v_scan from fenceline.scan x where x.scan_id = p_second;
+  v_held := fenceline.weigh_removal(
+    p_scope, 'catalogue', p_second, v_gone.known, v_gone.absent, v_gone.absent_digest, v_scan.entries, p_floor_count,
+    p_floor_share, v_now);
+  update fenceline.scan x
+  set verdict = v_verdict, agreed_with = p_first, measured_at = v_now, removal_held = v_held,
+    staleness_ms = (select o.staleness_ms from fenceline.source o where o.source_id = v_scope.source_id),
+    -- A list that changed while it was proven has a newer state already (S9).
+    next_review_at = case when v_scope.list_changed_number = v_scan.list_changed_number
+      then v_now + fenceline.milliseconds(p_review_ms) else v_now end
+  where x.scan_id = p_second
+  returning x.* into v_scan;
+  update fenceline.scan x set verdict = v_verdict where x.scan_id = p_first and x.verdict is null;
+  update fenceline.policy_scope c
+  set catalog_scan_id = p_second, catalog_verdict = v_verdict, catalog_measured_at = v_now, next_review_at = v_scan.next_review_at
+  where c.scope_id = p_scope;
   insert into fenceline.receipt (scope_id, kind, detail, at)
-  values (p_scope, 'catalog_published', jsonb_build_object('first', p_first, 'second', p_second, 'resources', v_entries,
-    'verdict', v_verdict, 'vanished', v_vanished, 'held', v_held), v_now);
-  return query select 'published', v_entries, v_vanished, v_held;
+  values (p_scope, 'catalog_published', jsonb_build_object('first', p_first, 'second', p_second, 'resources', v_scan.entries,
+    'verdict', v_verdict, 'vanished', v_gone.absent, 'held', v_held), v_now);
+  return query
+    select 'published', v_scan.entries, v_gone.absent, v_held, v_scan.measured_at, v_scan.staleness_ms, v_scan.next_review_at;
 end $$;
 
 -- The last step of an unsettled publication (S4): reported and reviewed, but never the catalogue (S7).
+--   p_attempts  pairs of scans that did not agree
 --   → 'published', or as compare_scans
 create or replace function fenceline.finish_unsettled(
-  p_scope int, p_generation bigint, p_first bigint, p_second bigint, p_review_ms bigint
+  p_scope int, p_generation bigint, p_first bigint, p_second bigint, p_attempts int, p_review_ms bigint
 ) returns text language plpgsql volatile as $$
 declare
   v_outcome text := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, false);
   v_now timestamptz := fenceline.now();
 begin
   if v_outcome <> 'agreed' then return v_outcome; end if;
-  update fenceline.scan set verdict = 'UNSETTLED' where scan_id in (p_first, p_second) and verdict is null;
+  update fenceline.scan set verdict = 'UNSETTLED', attempts = p_attempts where scan_id in (p_first, p_second) and verdict is null;
   update fenceline.policy_scope
   set catalog_verdict = 'UNSETTLED', next_review_at = v_now + fenceline.milliseconds(p_review_ms) where scope_id = p_scope;
   insert into fenceline.receipt (scope_id, kind, detail, at)
-  values (p_scope, 'catalog_unsettled', jsonb_build_object('first', p_first, 'second', p_second), v_now);
+  values (p_scope, 'catalog_unsettled', jsonb_build_object('first', p_first, 'second', p_second, 'attempts', p_attempts), v_now);
   return 'published';
 end $$;
 
--- Keeps the one open removal of a scope: another finding ends it, the same one counts as agreement, and a confirmed one is
--- carried out by the settled scan that agrees.
+-- Weighs a removal against the floor (S8), and keeps the one open removal of a scope and task: another finding ends it; the same
+-- one in a later full scan is the agreement that lets it go on, above the share once a person has confirmed it.
+--   p_task     'catalogue' (a publication) | 'completeness' (a task on a proven snapshot)
+--   p_entries  of the scan: an empty list of three or more is held back at any floor
 --   → whether the removal is held back
 create or replace function fenceline.weigh_removal(
-  p_scope int, p_scan bigint, p_known bigint, p_vanished bigint, p_digest bytea, p_above_floor boolean, p_now timestamptz
+  p_scope int, p_task text, p_scan bigint, p_known bigint, p_vanished bigint, p_digest bytea, p_entries bigint,
+  p_floor_count bigint, p_floor_share float8, p_now timestamptz
 ) returns boolean language plpgsql volatile as $$
 declare
+  v_above boolean := p_vanished > greatest(p_floor_count, p_known * p_floor_share) or p_entries = 0 and p_known >= 3;
   v_open fenceline.held_removal;
+  v_carried boolean;
 begin
-  select * into v_open from fenceline.held_removal where scope_id = p_scope and ended_at is null for update;
-  if v_open.held_removal_id is not null and (not p_above_floor or v_open.vanished_digest <> p_digest) then
+  select * into v_open from fenceline.held_removal where scope_id = p_scope and task = p_task and ended_at is null for update;
+  if v_open.held_removal_id is not null and (not v_above or v_open.vanished_digest <> p_digest) then
     update fenceline.held_removal set ended_at = p_now where held_removal_id = v_open.held_removal_id;
     v_open := null;
   end if;
-  if not p_above_floor then return false; end if;
+  if not v_above then return false; end if;
   if v_open.held_removal_id is null then
-    insert into fenceline.held_removal (scope_id, scan_id, known, vanished, vanished_digest, held_at)
-    values (p_scope, p_scan, p_known, p_vanished, p_digest, p_now);
+    insert into fenceline.held_removal (scope_id, task, scan_id, known, vanished, vanished_digest, held_at)
+    values (p_scope, p_task, p_scan, p_known, p_vanished, p_digest, p_now);
     insert into fenceline.receipt (scope_id, kind, detail, at)
-    values (p_scope, 'removal_held', jsonb_build_object('scan', p_scan, 'known', p_known, 'vanished', p_vanished), p_now);
+    values (p_scope, 'removal_held',
+      jsonb_build_object('scan', p_scan, 'task', p_task, 'known', p_known, 'vanished', p_vanished), p_now);
     return true;
   end if;
+  -- The scan that found it does not agree with itself.
+  if p_scan <= v_open.scan_id then return true; end if;
+  v_carried := v_open.confirmed_at is not null or p_vanished <= p_known * p_floor_share;
   update fenceline.held_removal
-  set agreed_scan_id = coalesce(agreed_scan_id, p_scan), carried_out = confirmed_at is not null,
-    ended_at = case when confirmed_at is not null then p_now end
+  set agreed_scan_id = coalesce(agreed_scan_id, p_scan), carried_out = v_carried,
+    carried_out_scan_id = case when v_carried then p_scan end, ended_at = case when v_carried then p_now end
   where held_removal_id = v_open.held_removal_id;
-  return v_open.confirmed_at is null;
+  return not v_carried;
 end $$;
 
 -- A person confirms a removal the floor held back (S8); the next settled scan that agrees carries it out.
@@ -244,7 +287,7 @@ end $$;
 
 -- One batch of what the published catalogue no longer lists: due for a fenced read of reason `vanished` (F7). What was
 -- answered "not found" before this scan began, and once listed, is a confirmed deletion.
---   → the id to go on after; null: there are no more, or the session is lost
+--   → the id to go on after; null: there are no more, the session is lost, or this is not a catalogue whose removals may go on
 create or replace function fenceline.make_vanished_due(p_scope int, p_generation bigint, p_scan bigint, p_after bigint, p_limit int)
 returns bigint language plpgsql volatile set enable_sort = off set enable_bitmapscan = off as $$
 declare
@@ -254,6 +297,11 @@ declare
 begin
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return null; end if;
+  if not exists (
+    select 1 from fenceline.policy_scope c join fenceline.scan x on x.scan_id = c.catalog_scan_id
+    where c.scope_id = p_scope and x.scan_id = p_scan and not x.removal_held) then
+    return null;
+  end if;
   v_now := fenceline.now();
   v_ids := array(
     select s.subscription_id from fenceline.subscription s
