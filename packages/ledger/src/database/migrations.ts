@@ -128,6 +128,7 @@ async function createFunctions(transaction: Queryable, schema: string, files: Sc
   missingMigrations(files, await appliedMigrations(transaction, schema), schema);
   const present = await functionSet(transaction, schema);
   if (functionsStand(present, files)) return false;
+  const grants = await transaction.query<RoutineGrant>(ROUTINE_GRANTS, [schema]);
   // `create or replace` can neither change a result type nor leave out a function that is gone, so all go first.
   if (present && present.routines.length > 0) {
     await transaction.query(`drop routine if exists ${present.routines.join(", ")}`);
@@ -137,6 +138,7 @@ async function createFunctions(transaction: Queryable, schema: string, files: Sc
   for (const { name, sql } of files.functions) await run(transaction, name, inSchema(sql, schema));
   await transaction.query("set local check_function_bodies = on");
   await run(transaction, "functions/*", checkBodies(schema));
+  for (const grant of grants) await grantAgain(transaction, schema, grant);
   await transaction.query(`delete from ${schema}.function_set`);
   await transaction.query(
     `insert into ${schema}.function_set (digest, version, routines) values ($1, $2, ${ROUTINES_OF_THIS_TRANSACTION})`,
@@ -150,6 +152,30 @@ function checkBodies(schema: string): string {
     select case l.lanname when 'sql' then fmgr_sql_validator(p.oid) else plpgsql_validator(p.oid) end
       from pg_proc p join pg_namespace n on n.oid = p.pronamespace join pg_language l on l.oid = p.prolang
      where n.nspname = '${schema}' and l.lanname in ('sql', 'plpgsql')`;
+}
+
+/** Who else than the owner may execute which function; to role names as SQL quotes them. */
+interface RoutineGrant {
+  name: string;
+  grantee: string;
+}
+
+const ROUTINE_GRANTS = `
+  select distinct p.proname as name, quote_ident(r.rolname) as grantee
+    from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+    cross join lateral aclexplode(p.proacl) a join pg_roles r on r.oid = a.grantee
+   where n.nspname = $1 and a.privilege_type = 'EXECUTE' and a.grantee <> p.proowner`;
+
+/** What an operator granted outlives the functions being created anew; a function that is gone takes its grants along. */
+async function grantAgain(transaction: Queryable, schema: string, { name, grantee }: RoutineGrant): Promise<void> {
+  const routines = await transaction.query<{ signature: string }>(
+    `select format('%I.%I(%s)', n.nspname, p.proname, pg_get_function_identity_arguments(p.oid)) as signature
+       from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = $1 and p.proname = $2`,
+    [schema, name],
+  );
+  for (const { signature } of routines) {
+    await transaction.query(`grant execute on function ${signature} to ${grantee}`);
+  }
 }
 
 const ROUTINES_OF_THIS_TRANSACTION = `

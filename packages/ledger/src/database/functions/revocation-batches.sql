@@ -63,7 +63,7 @@ begin
     update fenceline.revocation
     set cursor_phase = v.cursor_phase, cursor_source = v.cursor_source, cursor_key = v.cursor_key,
         cursor_resource = v.cursor_resource,
-        covered_resources = coalesce(covered_resources, 0) + v_covered
+        covered_resources = coalesce(covered_resources, 0) + v_covered, nothing_covered = nothing_covered and v_covered = 0
     where revocation_id = p_revocation;
     return 'more';
   end if;

@@ -13,11 +13,12 @@
 --   p_subject, p_role, p_scope_text, p_reason, p_requested_by  as asked
 --   p_key_from .. p_match_to  ranges of the scope's texts (uri-scope.ts)
 --   p_hashes      hashes of the scope's texts
+--   p_nothing_covered  whether it covers nothing known (P1), where that was found before; else `note_coverage` says so afterwards
 -- Result: outcome `revoked`, `known` (this request was made before), `request_id_reused`; and the revocation.
 create or replace function fenceline.revoke(
   p_request_id text, p_source int, p_subject text, p_role fenceline.revocation_role, p_scope_text text, p_reason text,
   p_requested_by text, p_key_from text, p_key_to text, p_match_from text, p_match_to text, p_hashes bigint[],
-  out outcome text, out id bigint
+  p_nothing_covered boolean default false, out outcome text, out id bigint
 )
 language plpgsql volatile as $$
 declare
@@ -43,14 +44,15 @@ begin
   where scope_id = any (v_scopes);
   insert into fenceline.revocation
     (request_id, source_id, subject_id, role, scope_text, match_from, match_to, key_from, key_to, reason, requested_by,
-     policy_epoch)
+     policy_epoch, nothing_covered)
   values (p_request_id, p_source, v_subject, p_role, p_scope_text, p_match_from, p_match_to, p_key_from, p_key_to,
-          p_reason, p_requested_by, v_epoch)
+          p_reason, p_requested_by, v_epoch, p_nothing_covered)
   on conflict (request_id) do nothing
   returning revocation_id into id;
   if id is null then
     -- The same request of another subject or source won while this one held other fences; nothing of this one may stay.
-    raise exception 'request id reused' using errcode = 'unique_violation';
+    raise exception 'the request % was made before with other contents', quote_literal(p_request_id)
+      using errcode = 'unique_violation', column = 'request_id', hint = 'Use a new request_id for a new request.';
   end if;
   insert into fenceline.revocation_cover (hash, subject_id, revocation_id, as_reader, as_audience)
   select h.hash, v_subject, id, p_role <> 'audience', p_role <> 'reader' from unnest(p_hashes) h (hash);

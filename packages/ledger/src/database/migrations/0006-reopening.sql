@@ -19,3 +19,18 @@ from fenceline.revocation v
 join fenceline.revocation_group x using (revocation_id)
 join fenceline.group_root r using (group_id)
 where v.state <> 'LIFTED' and r.state = 'REVOKED' and r.part_id <> r.resource_id;
+
+-- What the functions for other languages answer with (revocation-requests.sql).
+create type fenceline.revocation_report as (
+  revocation_id bigint,
+  request_id text,
+  state text,
+  nothing_covered boolean,
+  effective_at timestamptz,
+  completed_at timestamptz,
+  covered_resources int,
+  covered_entries bigint,
+  remaining_entries bigint,
+  unacknowledged_exports int,
+  stores json
+);
