@@ -300,7 +300,7 @@ create table fenceline.restore (
   recognized_at timestamp with time zone default fenceline.now() not null,
   evidence text not null,
   detail jsonb not null,
-  constraint evidence_is_known CHECK ((evidence = ANY (ARRAY['position'::text, 'entry'::text, 'request'::text]))),
+  constraint evidence_is_known CHECK ((evidence = ANY (ARRAY['position'::text, 'entry'::text, 'revocation'::text, 'operator'::text]))),
   constraint restore_pkey PRIMARY KEY (incarnation)
 );
 

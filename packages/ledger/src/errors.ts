@@ -40,6 +40,9 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `digest_key_missing` | the ledger's digest key is kept outside of it and was not given | pass it as `digestKey` |
  * | `digest_key_wrong` | the digest key is not the one that the ledger's digests were made with | pass that one |
  * | `snapshot_not_proven` | a task that needs completeness was given a snapshot that is not, or no longer, proven (S6) | scan again and use the snapshot of its publication |
+ * | `position_invalid` | a text is no position of a ledger | pass the `token` of one |
+ * | `witness_failed` | the witness could not be read or written; a revocation stands, and is not kept outside | see the cause, then ask again with the same `requestId` |
+ * | `witness_of_another_ledger` | a position or a witness belongs to another ledger | give each ledger a witness of its own |
  * | `ledger_closed` | the ledger was used after `close()` | open it again |
  * | `connection_lost` | the connection broke while a statement or a commit ran, so it may or may not have taken effect | look at the data, then decide |
  * | `statement_failed` | the database refused a statement; its own error is the `cause` | see the cause |
@@ -67,6 +70,9 @@ export type LedgerErrorCode =
   | "digest_key_missing"
   | "digest_key_wrong"
   | "snapshot_not_proven"
+  | "position_invalid"
+  | "witness_failed"
+  | "witness_of_another_ledger"
   | "ledger_closed"
   | "connection_lost"
   | "statement_failed"

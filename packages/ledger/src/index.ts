@@ -48,6 +48,7 @@ export {
 export { type ResourceSubscription, resourceSubscription } from "./records/resource-subscription.js";
 export { type ResourceVersion, resourceVersion } from "./records/resource-version.js";
 export { foldedUri, matchKey, resourceKey, segmentKey } from "./resource-uri.js";
+export type { LedgerPosition, RecognizedRestore, RestoreEvidence, RestoreLedger, RestoreOutcome } from "./restore.js";
 export type {
   PurgeClaim,
   PurgeReceiptRow,
@@ -88,3 +89,5 @@ export {
 export type { NotificationOutcome, SubscriptionLedger, SubscriptionRef } from "./subscriptions.js";
 export { denialCovers, grantCovers, type UriScope, uriScope } from "./uri-scope.js";
 export type { Freshness, VisibilityLedger, VisibleEntry } from "./visibility.js";
+export { fileWitness, type Witness, type Witnessed, type WitnessedRevocation } from "./witness.js";
+export type { RestoreReport, WitnessOptions } from "./witnessed-ledger.js";

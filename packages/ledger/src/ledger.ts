@@ -9,11 +9,14 @@ import { queryableInSchema } from "./ledger-schema.js";
 import { type LineageLedger, lineageLedger } from "./lineage.js";
 import type { ReadTiming } from "./read-timing.js";
 import { type ReadLedger, readLedger } from "./reads.js";
+import { type RestoreLedger, restoreLedger } from "./restore.js";
 import { type RevocationLedger, revocationLedger } from "./revocations.js";
 import { type ScanLedger, scanLedger } from "./scans.js";
 import { type SessionLedger, sessionLedger } from "./sessions.js";
 import { type SubscriptionLedger, subscriptionLedger } from "./subscriptions.js";
 import { type VisibilityLedger, visibilityLedger } from "./visibility.js";
+import type { Witness } from "./witness.js";
+import { type RestoreReport, WitnessKeeper, type WitnessOptions } from "./witnessed-ledger.js";
 
 /** What users hold: every rule of discovery, subscription, fenced reads, lineage and revocation over one database. */
 export interface Ledger
@@ -26,12 +29,15 @@ export interface Ledger
     VisibilityLedger,
     GrantLedger,
     RevocationLedger,
-    AuditLedger {
+    AuditLedger,
+    RestoreLedger {
   /** What was opened, without a password. */
   readonly address: string;
   readonly schema: string;
   /** For stores that live in the ledger's own database. */
   readonly database: Database;
+  /** What opening it found and did, where its witness proved that the database had been restored from a backup. */
+  readonly restored: RestoreReport | undefined;
   /**
    * Runs `onWake` for whatever any process announced: a revocation, or work handed to the holder of a session.
    * A hint only: after a lost connection some are missed, so look at the ledger on a timer too.
@@ -65,6 +71,13 @@ export interface OpenLedgerOptions {
    * makes and keeps in its database. One that is given is kept nowhere; the ledger then opens with it alone.
    */
   readonly digestKey?: DigestKey;
+  /**
+   * What remembers outside of the database how far the ledger had come, such as `fileWitness`. With it a restored backup is
+   * recognised before the ledger is used, and revocations given since are asked for again; a revocation is answered once the witness
+   * has it. Default: none, and whoever restores a backup says so (`recognizeRestore`).
+   */
+  readonly witness?: Witness;
+  readonly witnessOptions?: WitnessOptions;
 }
 
 /**
@@ -73,16 +86,22 @@ export interface OpenLedgerOptions {
  * @param address `file:DIR` (embedded), `postgres://…`, or a `pg.Pool` of the caller's own
  * @throws {FencelineError} `address_invalid`, `address_in_use`, `database_unreachable`, `directory_incompatible`,
  * `schema_invalid_name`, `schema_newer`, `migration_failed`, `migration_changed`, `digest_key_invalid`,
- * `digest_key_missing`, `digest_key_wrong`
+ * `digest_key_missing`, `digest_key_wrong`, `witness_failed`, `witness_of_another_ledger`
  */
 export async function openLedger(address: string | pg.Pool, options: OpenLedgerOptions = {}): Promise<Ledger> {
-  const { schema = "fenceline", readTiming, digestKey } = options;
+  const { schema = "fenceline", readTiming, digestKey, witness, witnessOptions } = options;
   const database = await openDatabase(address);
   try {
     await migrate(database, { schema } satisfies MigrateOptions);
     const queryable = queryableInSchema(database, schema);
     const identity = await readIdentity(queryable, digestKey);
-    return composeLedger({ database, schema, queryable, identity }, readTiming);
+    const parts = { database, schema, queryable, identity };
+    if (witness === undefined) return composeLedger(parts, readTiming);
+    const bare = composeLedger(parts, readTiming);
+    return composeLedger(
+      { ...parts, ...(await WitnessKeeper.start(queryable, bare, witness, witnessOptions)) },
+      readTiming,
+    );
   } catch (error) {
     await database.close();
     throw error;
@@ -94,32 +113,56 @@ interface LedgerParts {
   readonly schema: string;
   readonly queryable: Queryable;
   readonly identity: LedgerIdentity;
+  readonly keeper?: WitnessKeeper;
+  readonly restored?: RestoreReport | undefined;
 }
 
 function composeLedger(parts: LedgerParts, timing: ReadTiming | undefined): Ledger {
-  const { database, schema, queryable, identity } = parts;
+  const { database, schema, queryable, identity, keeper, restored } = parts;
   const channel = `${schema}.wake`;
+  const revocations = revocationLedger(queryable, identity);
+  const completeness = completenessLedger(queryable, timing);
   return {
     ...sessionLedger(queryable),
     ...scanLedger(queryable, timing),
-    ...completenessLedger(queryable, timing),
+    ...completeness,
     ...subscriptionLedger(queryable, timing),
     ...readLedger(queryable, timing),
     ...lineageLedger(queryable, identity),
     ...visibilityLedger(queryable, identity),
     ...grantLedger(queryable),
-    ...revocationLedger(queryable, identity),
+    ...revocations,
+    revoke: answeredWhenWitnessed(keeper, revocations.revoke),
+    revokeByEnumeration: answeredWhenWitnessed(keeper, completeness.revokeByEnumeration),
     ...auditLedger(queryable, identity),
+    ...restoreLedger(queryable, identity),
     address: database.address,
     schema,
     database,
+    restored,
     onWake: (onWake) => listenForWakes(database, channel, onWake),
     async announce(wake) {
       await queryable.query("select pg_notify($1, $2)", [channel, JSON.stringify(wake)]);
     },
     takeDigestKeyOut: async () => (await takeDigestKeyOut(queryable, identity)).toString("hex"),
     withReadTiming: (other) => composeLedger(parts, other),
-    close: () => database.close(),
+    async close() {
+      await keeper?.close();
+      await database.close();
+    },
+  };
+}
+
+/** A revocation is answered once the witness has it: a backup restored later does not undo what somebody was told. */
+function answeredWhenWitnessed<Values extends unknown[], Answer>(
+  keeper: WitnessKeeper | undefined,
+  revoke: (...values: Values) => Promise<Answer>,
+): (...values: Values) => Promise<Answer> {
+  if (keeper === undefined) return revoke;
+  return async (...values) => {
+    const answer = await revoke(...values);
+    await keeper.recordRevocations();
+    return answer;
   };
 }
 

@@ -3,9 +3,12 @@ import pg from "pg";
 import { openDatabase } from "#src/database/database.js";
 import { readSchemaFiles } from "#src/database/migration-files.js";
 import { migrate } from "#src/database/migrations.js";
+import { openLedger } from "#src/ledger.js";
+import { fileWitness } from "#src/witness.js";
 import { hammer } from "./hammer.mjs";
 
 let database;
+let ledger;
 let listening;
 
 const operations = {
@@ -40,6 +43,18 @@ const operations = {
         process.send({ event: "failed", n, code: error.code, message: error.message, at: now() });
         if (error.code === "ledger_closed") return;
       }
+    }
+  },
+  async openWitnessed(address, folder, intervalMs) {
+    ledger = await openLedger(address, { witness: fileWitness(folder), witnessOptions: { intervalMs } });
+    return { restored: ledger.restored };
+  },
+  /** Registers sources and revokes for ever; tells each answer. */
+  async registerSources(prefix) {
+    for (let n = 1; ; n++) {
+      await ledger.registerSource({ name: `${prefix}-${n}` });
+      if (n % 10 === 0) await ledger.revoke({ subject: `user:${prefix}-${n}`, reason: "left" });
+      process.send({ event: "acknowledged", n, at: now() });
     }
   },
   async leaveTransactionOpen(statement) {

@@ -42,6 +42,8 @@ begin
              case
                when s.notification_number > s.seen_notification or r.ordinal < s.version_ordinal then 3
                when p.suspended_at is not null then 2
+               -- The database was restored from a backup, and nothing was read since (restore.sql).
+               when s.verified_at < p.restored_at then 2
                -- Without a holder whose lease stands, nobody hears of a change.
                when s.pushed and (t.epoch is distinct from s.seen_stream_epoch or x.ended_at is not null
                                   or x.expires_at is null or x.expires_at <= fenceline.now()) then 2

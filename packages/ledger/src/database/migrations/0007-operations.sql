@@ -17,6 +17,6 @@ alter table fenceline.policy_scope add column restored_at timestamptz;
 create table fenceline.restore (
   incarnation int primary key,
   recognized_at timestamptz not null default fenceline.now(),
-  evidence text not null constraint evidence_is_known check (evidence in ('position', 'entry', 'request')),
+  evidence text not null constraint evidence_is_known check (evidence in ('position', 'entry', 'revocation', 'operator')),
   detail jsonb not null
 );
