@@ -67,8 +67,7 @@ export class WitnessKeeper {
     const keeper = new WitnessKeeper(database, areas, witness, options);
     const restored = await keeper.#recognize();
     await keeper.#advance();
-    const tick = () => void keeper.#inTurn(() => keeper.#advance()).catch(keeper.#onFailure);
-    keeper.#timer = setInterval(tick, options.intervalMs ?? DEFAULT_INTERVAL_MS).unref();
+    keeper.#advanceAfter(options.intervalMs ?? DEFAULT_INTERVAL_MS);
     return { keeper, restored };
   }
 
@@ -79,9 +78,17 @@ export class WitnessKeeper {
 
   /** Idempotent; never rejects. */
   close(): Promise<void> {
-    clearInterval(this.#timer);
+    clearTimeout(this.#timer);
     this.#closing ??= this.#inTurn(() => this.#advance()).catch(this.#onFailure);
     return this.#closing;
+  }
+
+  /** Counts from the end of the last: on a slow disk they must not pile up. */
+  #advanceAfter(intervalMs: number): void {
+    this.#timer = setTimeout(async () => {
+      await this.#inTurn(() => this.#advance()).catch(this.#onFailure);
+      if (this.#closing === undefined) this.#advanceAfter(intervalMs);
+    }, intervalMs).unref();
   }
 
   async #recognize(): Promise<RestoreReport | undefined> {

@@ -109,7 +109,7 @@ function restoredBackups(newPlace: () => Promise<Place>): void {
     await ledger.close();
 
     expect((await open(place.address, { witness })).restored).toBeUndefined();
-  }, 120_000);
+  }, 240_000);
 
   test("is recognised without a witness: by an entry in a store, by a request, or at the word of who restored it; each once", async () => {
     const place = await newPlace();
@@ -144,7 +144,7 @@ function restoredBackups(newPlace: () => Promise<Place>): void {
       code: "witness_of_another_ledger",
     });
     expect(await brokenInvariants(restored)).toEqual([]);
-  }, 120_000);
+  }, 240_000);
 
   test("that is restored a second time jumps beyond what its first restore used, with a witness and without", async () => {
     const place = await newPlace();
@@ -172,7 +172,7 @@ function restoredBackups(newPlace: () => Promise<Place>): void {
     expect(numbers[1]).toBeGreaterThan(numbers[0] as number);
     expect(numbers[2]).toBeGreaterThan(numbers[1] as number);
     expect(Number.isSafeInteger(numbers[2])).toBe(true);
-  }, 120_000);
+  }, 240_000);
 
   test("is not seen where there is none: restarts, and two that share one witness while both write", async () => {
     const place = await newPlace();
@@ -196,7 +196,7 @@ function restoredBackups(newPlace: () => Promise<Place>): void {
     const last = await open(place.address, options);
     expect(last.restored).toBeUndefined();
     expect((await last.position()).incarnation).toBe(1);
-  }, 120_000);
+  }, 240_000);
 }
 
 describe("a restored backup (PGlite)", () => {
