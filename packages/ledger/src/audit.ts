@@ -49,11 +49,27 @@ export interface LedgerStatus {
     readonly era: string | undefined;
     readonly pushed: number;
     readonly polled: number;
+    /** Verdict of the catalogue, or `UNSETTLED` where the last scans came to none (S4). */
     readonly scan: string | undefined;
     readonly oldestVerifiedAt: Date | undefined;
     readonly due: number;
     /** Owner of the live session, or `undefined`. */
     readonly holder: string | undefined;
+    /** When the catalogue was measured, and when it is to be measured again (S5). */
+    readonly catalogMeasuredAt: Date | undefined;
+    readonly nextReviewAt: Date | undefined;
+    /** The last scan that ended, whatever came of it: one that failed leaves the catalogue as it was (S8). */
+    readonly lastScan:
+      | {
+          /** `undefined`: it was complete, and nothing was published of it. */
+          readonly verdict: string | undefined;
+          /** Why it is INCOMPLETE or VOID. */
+          readonly reason: string | undefined;
+          readonly endedAt: Date;
+        }
+      | undefined;
+    /** Removals that the floor holds back (S8). */
+    readonly heldRemovals: number;
   }[];
   readonly revocations: { readonly open: number; readonly complete: number };
   readonly stores: readonly { readonly store: string; readonly reachable: boolean; readonly failure?: string }[];
@@ -116,13 +132,7 @@ export function auditLedger(database: Queryable, identity: LedgerIdentity): Audi
       const [row] = await database.query<LedgerStatusRow>("select * from fenceline.ledger_status()");
       assert(row !== undefined, "ledger_status answers with one row.");
       return {
-        sources: sources.map(({ era, scan, oldest_verified_at, holder, ...counts }) => ({
-          ...counts,
-          era: era ?? undefined,
-          scan: scan ?? undefined,
-          oldestVerifiedAt: oldest_verified_at ?? undefined,
-          holder: holder ?? undefined,
-        })),
+        sources: sources.map(sourceStatus),
         revocations: { open: row.open_revocations, complete: row.complete_revocations },
         stores: (row.stores ?? []).map(({ store, failure }) =>
           failure === null ? { store, reachable: true } : { store, reachable: false, failure },
@@ -194,6 +204,12 @@ interface SourceStatusRow {
   readonly oldest_verified_at: Date | null;
   readonly due: number;
   readonly holder: string | null;
+  readonly catalog_measured_at: Date | null;
+  readonly next_review_at: Date | null;
+  readonly last_scan_verdict: string | null;
+  readonly last_scan_reason: string | null;
+  readonly last_scan_ended_at: Date | null;
+  readonly held_removals: number;
 }
 
 interface LedgerStatusRow {
@@ -203,6 +219,23 @@ interface LedgerStatusRow {
   readonly by_index: LedgerStatus["waiting"]["byIndex"] | null;
   readonly by_store: LedgerStatus["waiting"]["byStore"] | null;
   readonly stores: readonly { store: string; failure: string | null }[] | null;
+}
+
+function sourceStatus(row: SourceStatusRow): LedgerStatus["sources"][number] {
+  const { name, reader, pushed, polled, due, held_removals: heldRemovals, last_scan_ended_at: endedAt } = row;
+  return {
+    ...{ name, reader, pushed, polled, due, heldRemovals },
+    era: row.era ?? undefined,
+    scan: row.scan ?? undefined,
+    oldestVerifiedAt: row.oldest_verified_at ?? undefined,
+    holder: row.holder ?? undefined,
+    catalogMeasuredAt: row.catalog_measured_at ?? undefined,
+    nextReviewAt: row.next_review_at ?? undefined,
+    lastScan:
+      endedAt === null
+        ? undefined
+        : { verdict: row.last_scan_verdict ?? undefined, reason: row.last_scan_reason ?? undefined, endedAt },
+  };
 }
 
 function waitingOf({ reads, by_index, by_store }: LedgerStatusRow): LedgerStatus["waiting"] {

@@ -11,7 +11,7 @@ import { queryableInSchema } from "#src/ledger-schema.js";
 import { defaultReadTiming, type ReadTiming } from "#src/read-timing.js";
 import { type IssuedRead, type ReadAnswer, type ReadLedger, readLedger } from "#src/reads.js";
 import { hashPrefix } from "#src/resource-rows.js";
-import { type ScanLedger, scanLedger } from "#src/scans.js";
+import { type FinishedScan, type ScanLedger, scanLedger } from "#src/scans.js";
 import { type Session, type SessionLedger, sessionLedger } from "#src/sessions.js";
 import { type SubscriptionLedger, subscriptionLedger } from "#src/subscriptions.js";
 import { denialRanges, denialTexts, type UriScope } from "#src/uri-scope.js";
@@ -116,13 +116,13 @@ export const READ_LEASE_MS = 30_000;
 /** A session of a source and reader that no other test knows. */
 export async function openSession(
   ledger: SessionLedger,
-  names: { source?: string; owner?: string } = {},
+  names: { source?: string; reader?: string; owner?: string } = {},
 ): Promise<Session> {
   const source = names.source ?? `source-${randomUUID()}`;
   await ledger.registerSource({ name: source });
   const opened = await ledger.openSession({
     source,
-    reader: "svc:rag",
+    reader: names.reader ?? "svc:rag",
     owner: names.owner ?? "worker-1",
     leaseMs: LEASE_MS,
   });
@@ -149,6 +149,46 @@ export async function scan(
   }
   expect(await ledger.finishScan(session, begun.scanId, { complete: true })).toBe("complete");
   return begun.scanId;
+}
+
+/** The session's server declares resources and binds a snapshot id to every page of a list (S3). */
+export async function negotiateSnapshots(ledger: SessionLedger, session: Session): Promise<void> {
+  await ledger.recordCapabilities(session, {
+    era: "modern",
+    protocolVersion: "2026-07-28",
+    resources: true,
+    subscribe: false,
+    listChanged: true,
+    snapshotId: true,
+  });
+}
+
+/** One scan of these pages, each with its URIs and the snapshot id it binds, and what the ledger made of it. */
+export async function scanPages(
+  ledger: ScanLedger,
+  session: Session,
+  pages: readonly { readonly uris: readonly string[]; readonly id?: string | undefined }[],
+): Promise<{ scanId: number; outcome: FinishedScan }> {
+  const begun = await ledger.beginScan(session);
+  if (typeof begun === "string") return expect.fail(begun);
+  for (const [number, { uris, id }] of pages.entries()) {
+    await ledger.recordScanPage(session, begun.scanId, {
+      cursorDigest: digest(`cursor ${number}`),
+      entries: uris.map((uri) => ({ uri, descriptorDigest: digest(`descriptor ${uri}`) })),
+      ...(id !== undefined && { snapshotIdDigest: digest(id) }),
+    });
+  }
+  return { scanId: begun.scanId, outcome: await ledger.finishScan(session, begun.scanId, { complete: true }) };
+}
+
+/** A proven snapshot of these URIs under a new id, published. */
+export async function publishProven(ledger: ScanLedger, session: Session, uris: readonly string[]) {
+  const { scanId } = await scanPages(ledger, session, [{ uris, id: randomUUID() }]);
+  const published = await ledger.publishCatalog(session, { first: scanId, second: scanId });
+  if (published.outcome !== "published" || published.verdict !== "SNAPSHOT_PROVEN" || !published.snapshot) {
+    return expect.fail(`the snapshot is ${JSON.stringify(published)}`);
+  }
+  return { ...published, scanId, snapshot: published.snapshot };
 }
 
 /** Two equal scans, published. */

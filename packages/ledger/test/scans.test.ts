@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { PublishResult } from "#src/scans.js";
+import type { PublishResult } from "#src/catalog-publication.js";
 import type { Session } from "#src/sessions.js";
 import {
   accept,

@@ -19,7 +19,7 @@ export function statusCommand(): Command {
 function describeStatus(status: LedgerStatus, workers: readonly string[]): string[] {
   return [
     ...table(
-      ["SOURCE", "READER", "ERA", "PUSHED", "POLLED", "CATALOGUE", "OLDEST VERIFIED", "DUE"],
+      ["SOURCE", "READER", "ERA", "PUSHED", "POLLED", "CATALOGUE", "LAST SCAN", "OLDEST VERIFIED", "DUE"],
       status.sources.map((source) => [
         source.name,
         source.reader,
@@ -27,6 +27,7 @@ function describeStatus(status: LedgerStatus, workers: readonly string[]): strin
         source.pushed,
         source.polled,
         source.scan ?? "-",
+        describeScan(source.lastScan),
         source.oldestVerifiedAt?.toISOString() ?? "-",
         source.due,
       ]),
@@ -39,4 +40,10 @@ function describeStatus(status: LedgerStatus, workers: readonly string[]): strin
     `waiting: ${status.waiting.reads} reads, ${status.waiting.indexing} to index, ${status.waiting.purging} to purge`,
     workers.length === 0 ? "no worker runs" : `workers: ${workers.join(", ")}`,
   ];
+}
+
+/** A listing that failed shows here; the catalogue stays what it was (S8). */
+function describeScan(scan: LedgerStatus["sources"][number]["lastScan"]): string {
+  if (scan === undefined) return "-";
+  return [scan.verdict ?? "COMPLETE", scan.reason ?? []].flat().join(" ");
 }

@@ -72,10 +72,12 @@ language sql stable as $$
   where e.entry_number = any (p_entries) and i.name = p_index
 $$;
 
--- How each source stands under each reader that has a session or a subscription there.
+-- How each source stands under each reader that has a session or a subscription there. The last scan that ended tells what the
+-- catalogue does not: a listing that failed is unknown, and the catalogue stays what it was (S8).
 create or replace function fenceline.source_status()
 returns table (name text, reader text, era text, pushed int, polled int, scan text, oldest_verified_at timestamptz, due int,
-               holder text)
+               holder text, catalog_measured_at timestamptz, next_review_at timestamptz, last_scan_verdict text, last_scan_reason text,
+               last_scan_ended_at timestamptz, held_removals int)
 language sql stable as $$
   select src.name, subj.name,
          (select c.negotiated ->> 'era' from fenceline.session x join fenceline.capability_receipt c using (session_id)
@@ -83,7 +85,9 @@ language sql stable as $$
          n.pushed, n.polled, p.catalog_verdict::text, n.oldest_verified_at, n.due,
          (select x.owner from fenceline.session x
           where x.scope_id = p.scope_id and x.generation = p.session_generation and x.ended_at is null
-            and x.expires_at > fenceline.now())
+            and x.expires_at > fenceline.now()),
+         p.catalog_measured_at, p.next_review_at, last.verdict::text, last.reason, last.ended_at,
+         (select count(*)::int from fenceline.held_removal h where h.scope_id = p.scope_id and h.ended_at is null)
   from fenceline.policy_scope p
   join fenceline.source src using (source_id)
   join fenceline.subject subj using (subject_id)
@@ -94,6 +98,9 @@ language sql stable as $$
            min(s.verified_at) filter (where s.lifecycle = 'ACTIVE' and s.hidden_because is null) as oldest_verified_at,
            (count(*) filter (where s.lifecycle = 'ACTIVE' and s.due_at <= fenceline.now()))::int as due
     from fenceline.subscription s where s.scope_id = p.scope_id) n
+  left join lateral (
+    select x.verdict, x.reason, x.ended_at from fenceline.scan x
+    where x.scope_id = p.scope_id and x.ended_at is not null order by x.scan_id desc limit 1) last on true
   where n.subscriptions > 0 or p.session_generation > 0
   order by src.name, subj.name
 $$;

@@ -197,7 +197,7 @@ begin
     p_scope, 'catalogue', p_second, v_gone.known, v_gone.absent, v_gone.absent_digest, v_scan.entries, p_floor_count,
     p_floor_share, v_now);
   update fenceline.scan x
-  set verdict = v_verdict, agreed_with = p_first, measured_at = v_now, removal_held = v_held,
+  set verdict = coalesce(x.verdict, v_verdict), agreed_with = p_first, measured_at = v_now, removal_held = v_held,
     staleness_ms = (select o.staleness_ms from fenceline.source o where o.source_id = v_scope.source_id),
     -- A list that changed while it was proven has a newer state already (S9).
     next_review_at = case when v_scope.list_changed_number = v_scan.list_changed_number

@@ -62,12 +62,17 @@ begin
   known := v_gone.known;
   absent := v_gone.absent;
   -- What a person confirmed for the publication of this very snapshot needs no second confirmation.
-  held := not exists (
-      select 1 from fenceline.held_removal h
-      where h.scope_id = p_scope and h.carried_out_scan_id = p_scan and h.vanished_digest = v_gone.absent_digest)
-    and fenceline.weigh_removal(
+  if exists (
+    select 1 from fenceline.held_removal h
+    where h.scope_id = p_scope and h.carried_out_scan_id = p_scan and h.vanished_digest = v_gone.absent_digest) then
+    held := false;
+    update fenceline.held_removal set ended_at = fenceline.now()
+    where scope_id = p_scope and task = 'completeness' and ended_at is null;
+  else
+    held := fenceline.weigh_removal(
       p_scope, 'completeness', p_scan, v_gone.known, v_gone.absent, v_gone.absent_digest,
       (select x.entries from fenceline.scan x where x.scan_id = p_scan), p_floor_count, p_floor_share, fenceline.now());
+  end if;
   update fenceline.scan x set absence_allowed = not held where x.scan_id = p_scan;
 end $$;
 
