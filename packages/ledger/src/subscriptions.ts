@@ -47,8 +47,21 @@ export interface SubscriptionLedger {
     uris: readonly string[],
     options?: { readonly windowMs?: number },
   ): Promise<{ readonly uri: string; readonly outcome: NotificationOutcome }[]>;
-  /** Freezes the close ordinal; no read is issued after it (U7). Returns those that were of the ACTIVE family. */
+  /** Freezes the close ordinal; no read is issued after it (U7). Returns what has to be unsubscribed at the server. */
   beginUnsubscribe(session: Session, uris: readonly string[]): Promise<SubscriptionRef[]>;
+  /**
+   * What is still to be unsubscribed at the server, in order of id, after `afterId`: begun by `beginUnsubscribe` or by a
+   * revocation, or of unknown outcome. Tell the server, then `settleUnsubscribe`; the end of the session settles it too. A wake of
+   * kind `read` says that a revocation left something here.
+   */
+  subscriptionsToSettle(
+    session: Session,
+    page: { readonly limit: number; readonly afterId?: number },
+  ): Promise<SubscriptionRef[]>;
+  /**
+   * How the server answered: acknowledged ones are CLOSED, and opened again at once if what closed them was lifted meanwhile;
+   * of `unknown` ones nothing is known until they are settled on the same session or it ends (U9).
+   */
   settleUnsubscribe(
     session: Session,
     subscriptionIds: readonly number[],
@@ -105,6 +118,14 @@ export function subscriptionLedger(database: Queryable, timing: ReadTiming = def
         ...fenceOf(session),
         session.sourceId,
         uris.map((uri) => keyDigest(resourceKey(uri))),
+      ]);
+    },
+
+    async subscriptionsToSettle(session, { limit, afterId = 0 }) {
+      return subscriptionRefs(database, "select * from fenceline.subscriptions_to_settle($1, $2, $3, $4)", [
+        ...fenceOf(session),
+        afterId,
+        limit,
       ]);
     },
 

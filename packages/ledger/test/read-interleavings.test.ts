@@ -132,11 +132,15 @@ describeLedgerOnPostgres("interleavings of reads on real connections", (ledger) 
 
   test("a takeover waits for the old holder's acceptance, and everything after it is stale (F3)", async () => {
     const { session, id, read } = await oneRead();
-    await ledger.sql("update fenceline.session set expires_at = fenceline.now() where session_id = $1", [
-      session.sessionId,
-    ]);
     const [outcome, opened] = await secondWaitsForFirst(
-      (connection) => accept(areasOver(connection, ledger.schema), session, read, "v1"),
+      async (connection) => {
+        const accepted = await accept(areasOver(connection, ledger.schema), session, read, "v1");
+        // The lease ends right after it.
+        await connection.query("update fenceline.session set expires_at = fenceline.now() where session_id = $1", [
+          session.sessionId,
+        ]);
+        return accepted;
+      },
       () =>
         ledger.openSession({ source: session.source, reader: session.reader, owner: "worker-2", leaseMs: LEASE_MS }),
     );

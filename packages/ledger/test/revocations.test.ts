@@ -12,6 +12,7 @@ import {
   purge,
   readNow,
   seen,
+  unsubscribeClosed,
   writeVersion,
 } from "./whole-ledger.js";
 
@@ -415,6 +416,7 @@ describeWholeLedger("revocations", (ledger) => {
     let batches = 0;
     while ((await ledger.advanceRevocation(revocationId, { limit: 5 })) === "more") batches += 1;
     expect(batches).toBe(5);
+    await unsubscribeClosed(ledger);
     const rows = await Promise.all(ids.map((id) => subscriptionRow(ledger, id)));
     expect(rows.filter(({ lifecycle }) => lifecycle === "CLOSED")).toHaveLength(23);
     expect(await ledger.revocation(revocationId)).toMatchObject({ covered: { resources: 23 }, state: "COMPLETE" });

@@ -96,16 +96,6 @@ describeLedger("sessions", (ledger) => {
     expect((await receipts(ledger, session, id)).at(-1)).toBe("lost");
   });
 
-  test("past its lease and not taken over, a holder begins nothing, but what it read inside the lease is accepted", async () => {
-    const session = await opened(await newSource(), "a");
-    await activate(ledger, session, [URI]);
-    const read = await issueOne(ledger, session);
-    await ledger.advanceClock(LEASE_MS);
-    expect(await ledger.issueReads(session, { uris: [URI], reason: "demand", leaseMs: READ_LEASE_MS })).toEqual([]);
-    expect(await ledger.millisecondsToNextRead(session)).toBeUndefined();
-    expect(await accept(ledger, session, read, "v1")).toBe("accepted");
-  });
-
   test("the end of a session ends no subscription, and its pushed content is unverified until read again (F6, U4)", async () => {
     const source = await newSource();
     const first = await opened(source, "a");

@@ -190,9 +190,35 @@ export async function purge(ledger: WholeLedger, { ref, entries }: IndexUnderTes
   }
 }
 
-/** Closes and marks until nothing of the revocation is left to do in the ledger itself. */
+/** Closes and marks until nothing of the revocation is left to do in the ledger itself, and as the holders of sessions do. */
 export async function advance(ledger: WholeLedger, revocationId: number): Promise<void> {
   while ((await ledger.advanceRevocation(revocationId, { limit: 2 })) === "more");
+  await unsubscribeClosed(ledger);
+}
+
+/** What holders do when a revocation has closed something: they unsubscribe it at the server, which acknowledges. */
+export async function unsubscribeClosed(ledger: WholeLedger): Promise<void> {
+  for (const session of await standingSessions(ledger)) {
+    const refs = await ledger.subscriptionsToSettle(session, { limit: 10_000 });
+    await ledger.settleUnsubscribe(
+      session,
+      refs.map(({ subscriptionId }) => subscriptionId),
+      "acknowledged",
+    );
+  }
+}
+
+function standingSessions(ledger: WholeLedger): Promise<Session[]> {
+  return ledger.sql<Session & Record<string, unknown>>(
+    `select x.session_id as "sessionId", x.scope_id as "scopeId", p.source_id as "sourceId", src.name as source,
+       reader.name as reader, x.generation, x.lease_ms as "leaseMs"
+     from fenceline.session x
+     join fenceline.policy_scope p on p.scope_id = x.scope_id and p.session_generation = x.generation
+     join fenceline.source src using (source_id) join fenceline.subject reader using (subject_id)
+     where x.ended_at is null and exists (
+       select 1 from fenceline.subscription s
+       where s.scope_id = x.scope_id and s.lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN'))`,
+  );
 }
 
 /** The texts of the store's entries that an asker sees, sorted. */

@@ -39,6 +39,10 @@ export const subscriptionArguments: ArgumentsOf<SubscriptionLedger> = {
     ["session", session],
     ["uris", z.array(uri)],
   ],
+  subscriptionsToSettle: [
+    ["session", session],
+    ["page", z.object({ limit: count, afterId: after.optional() })],
+  ],
   settleUnsubscribe: [
     ["session", session],
     ["subscriptionIds", z.array(id)],

@@ -121,8 +121,10 @@ begin
   update fenceline.subscription s
   set uri = l.uri, name = l.name, title = l.title, mime_type = l.mime_type, descriptor_digest = l.descriptor_digest,
     listed_scan_id = p_scan,
-    -- What is listed again in two spellings that differ stays closed, and absent until one of them is gone.
-    vanished_scan_id = case when not p_settled or s.lifecycle = 'CLOSED' and l.ambiguous then s.vanished_scan_id end,
+    -- What is listed again in two spellings that differ stays closed, and absent until one of them is gone. What is not yet
+    -- unsubscribed stays absent too: the scan after that opens it again (U9).
+    vanished_scan_id = case when not p_settled or s.lifecycle = 'CLOSED' and l.ambiguous
+      or s.lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN') then s.vanished_scan_id end,
     lifecycle = case l.event when 'identity_unclear' then 'RECONCILIATION_REQUIRED' when 'scan_settled' then 'ACTIVE'
       when 'listed' then 'SUBSCRIBING' else s.lifecycle::text end::fenceline.lifecycle,
     lifecycle_event = coalesce(l.event, s.lifecycle_event),

@@ -64,7 +64,7 @@ create or replace function fenceline.policy_epoch_of(p_subject bigint, p_resourc
       or r.segment_key >= v.match_from and r.segment_key < v.match_to or r.match_key >= v.match_from and r.match_key < v.match_to)
 $$;
 
--- Whether the holder may begin something: its generation is the scope's, and its lease stands by the database's clock.
+-- Whether the holder may write anything: its generation is the scope's, and its lease stands by the database's clock.
 -- Ask after the fence, in a statement of its own.
 create or replace function fenceline.session_stands(p_scope int, p_generation bigint) returns boolean language sql stable as $$
   select exists (
@@ -72,14 +72,6 @@ create or replace function fenceline.session_stands(p_scope int, p_generation bi
     join fenceline.session x on x.scope_id = c.scope_id and x.generation = c.session_generation
     where c.scope_id = p_scope and c.session_generation = p_generation
       and x.ended_at is null and x.expires_at > fenceline.now())
-$$;
-
--- Whether nobody took over and the holder did not end: enough to finish what was begun inside the lease (F3).
-create or replace function fenceline.session_is_current(p_scope int, p_generation bigint) returns boolean language sql stable as $$
-  select exists (
-    select 1 from fenceline.policy_scope c
-    join fenceline.session x on x.scope_id = c.scope_id and x.generation = c.session_generation
-    where c.scope_id = p_scope and c.session_generation = p_generation and x.ended_at is null)
 $$;
 
 -- A duration with up to a share of jitter to either side, the same for the same key and salt: no two resources stay in step,

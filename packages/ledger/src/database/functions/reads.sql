@@ -149,8 +149,8 @@ begin
 end $$;
 
 -- The one place that accepts (F3). Each answer is decided on after its subscription was locked under the fence, and either has
--- all its effects or leaves one receipt. The session must be the scope's and not ended; its lease may have run out, for the
--- read was issued inside it and nobody took over. One answer per subscription in a call.
+-- all its effects or leaves one receipt. A holder that slept through its lease is refused as stale, though nobody took over yet:
+-- what it saw since may be missing from the ledger. One answer per subscription in a call.
 --   p_subscriptions … p_bytes   parallel, one per answer
 --   p_part_*                    parallel, one per part; p_part_subscriptions says whose
 --   p_polled_ms, p_pushed_ms, p_jitter  when a current version is read again
@@ -177,7 +177,7 @@ begin
     return;
   end if;
   perform fenceline.fence_shared(p_scope);
-  v_session := fenceline.session_is_current(p_scope, p_generation);
+  v_session := fenceline.session_stands(p_scope, p_generation);
   v_now := fenceline.now();
   perform 1 from fenceline.subscription s
   where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update;

@@ -212,9 +212,13 @@ begin
 end $$;
 
 -- Freezes the close ordinal of subscriptions that a revocation covers, whatever state they are in (U7, U8). Those closed
--- before stay closed by whoever closed them.
+-- before stay closed by whoever closed them. What the standing session may have asked its server to push waits for the holder,
+-- which is told to unsubscribe it (U9); where nobody has to be asked (polled, or no session stands) it is closed at once.
+-- The caller holds the rows.
 create or replace function fenceline.close_subscriptions(v fenceline.revocation, p_subscriptions bigint[]) returns void
 language plpgsql volatile as $$
+declare
+  v_unsettled bigint[];
 begin
   update fenceline.subscription s
   set lifecycle = case s.lifecycle when 'DISCOVERED' then 'CLOSED' else 'UNSUBSCRIBING' end::fenceline.lifecycle,
@@ -222,7 +226,15 @@ begin
     digest = null, due_at = null, claim_until = null
   where s.subscription_id = any (p_subscriptions)
     and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED');
-  update fenceline.subscription s
-  set lifecycle = 'CLOSED', lifecycle_event = 'unsubscribe_acknowledged', pushed = false, shard = null, acknowledged_epoch = null
-  where s.subscription_id = any (p_subscriptions) and s.closed_by = v.revocation_id and s.lifecycle = 'UNSUBSCRIBING';
+  perform fenceline.close_unsubscribed(array(
+    select s.subscription_id
+    from fenceline.subscription s join fenceline.policy_scope c on c.scope_id = s.scope_id
+    where s.subscription_id = any (p_subscriptions) and s.lifecycle = 'UNSUBSCRIBING' and s.closed_by = v.revocation_id
+      and (not s.pushed and s.session_generation = c.session_generation
+        or not fenceline.session_stands(c.scope_id, c.session_generation))),
+    'unsubscribe_acknowledged');
+  v_unsettled := array(
+    select s.subscription_id from fenceline.subscription s
+    where s.subscription_id = any (p_subscriptions) and s.lifecycle = 'UNSUBSCRIBING');
+  perform fenceline.announce_unsettled(v_unsettled);
 end $$;

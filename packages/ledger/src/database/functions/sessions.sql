@@ -51,6 +51,7 @@ begin
     return query select 'held', null::bigint, v_scope, v_source, null::bigint, v_holder.owner, v_holder.expires_at;
     return;
   end if;
+  if v_holder.session_id is not null then perform fenceline.lose_session(v_scope); end if;
   perform fenceline.leave_session(v_scope, v_holder.session_id, v_now);
   update fenceline.policy_scope c set session_generation = c.session_generation + 1 where c.scope_id = v_scope;
   insert into fenceline.session as x (scope_id, generation, owner, lease_ms, expires_at, started_at)
@@ -68,11 +69,30 @@ end $$;
 -- unsubscription whose answer is unknown is settled by it (U9).
 create or replace function fenceline.leave_session(p_scope int, p_session bigint, p_now timestamptz)
 returns void language plpgsql volatile as $$
+declare
+  v_unsettled bigint[];
 begin
   update fenceline.session set ended_at = p_now where session_id = p_session and ended_at is null;
   update fenceline.stream set epoch = epoch + 1, broken_at = coalesce(broken_at, p_now) where scope_id = p_scope;
-  update fenceline.subscription set lifecycle = 'CLOSED', lifecycle_event = 'session_closed'
-  where scope_id = p_scope and lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN');
+  v_unsettled := array(
+    select s.subscription_id from fenceline.subscription s
+    where s.scope_id = p_scope and s.lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN')
+    order by s.subscription_id for no key update);
+  perform fenceline.close_unsubscribed(v_unsettled, 'session_closed');
+end $$;
+
+-- A holder that lost its lease may still be connected to its server: what it was unsubscribing is unknown until the takeover
+-- ends its session for it. Under the exclusive fence.
+create or replace function fenceline.lose_session(p_scope int) returns void language plpgsql volatile as $$
+declare
+  v_unsubscribing bigint[];
+begin
+  v_unsubscribing := array(
+    select s.subscription_id from fenceline.subscription s
+    where s.scope_id = p_scope and s.lifecycle = 'UNSUBSCRIBING'
+    order by s.subscription_id for no key update);
+  update fenceline.subscription set lifecycle = 'UNSUBSCRIBE_UNKNOWN', lifecycle_event = 'session_lost'
+  where subscription_id = any (v_unsubscribing);
 end $$;
 
 --   → 'held' | 'lost'
@@ -85,11 +105,11 @@ begin
   return 'held';
 end $$;
 
---   → 'ended' | 'session_lost' (another holder took over, or it ended before)
+--   → 'ended' | 'session_lost' (its lease or itself had ended, or another holder took over)
 create or replace function fenceline.end_session(p_scope int, p_generation bigint) returns text language plpgsql volatile as $$
 begin
   perform fenceline.fence_exclusive(p_scope);
-  if not fenceline.session_is_current(p_scope, p_generation) then return 'session_lost'; end if;
+  if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
   perform fenceline.leave_session(p_scope, x.session_id, fenceline.now())
   from fenceline.session x where x.scope_id = p_scope and x.generation = p_generation;
   insert into fenceline.receipt (scope_id, kind, detail)

@@ -21,7 +21,7 @@ declare
   v_outcomes text[];
 begin
   perform fenceline.fence_shared(p_scope);
-  v_session := fenceline.session_is_current(p_scope, p_generation);
+  v_session := fenceline.session_stands(p_scope, p_generation);
   v_now := fenceline.now();
   perform 1 from fenceline.subscription s
   where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update;

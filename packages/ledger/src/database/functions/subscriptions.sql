@@ -218,15 +218,64 @@ end $$;
 create or replace function fenceline.settle_unsubscribe(
   p_scope int, p_generation bigint, p_subscriptions bigint[], p_acknowledged boolean
 ) returns text language plpgsql volatile as $$
+declare
+  v_unsettled bigint[];
 begin
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
-  perform 1 from fenceline.subscription
-  where subscription_id = any (p_subscriptions) order by subscription_id for no key update;
-  update fenceline.subscription s
-  set lifecycle = case when p_acknowledged then 'CLOSED' else 'UNSUBSCRIBE_UNKNOWN' end::fenceline.lifecycle,
-    lifecycle_event = case when p_acknowledged then 'unsubscribe_acknowledged' else 'unsubscribe_ack_lost' end
-  where s.scope_id = p_scope and s.subscription_id = any (p_subscriptions)
-    and (s.lifecycle = 'UNSUBSCRIBING' or s.lifecycle = 'UNSUBSCRIBE_UNKNOWN' and p_acknowledged);
+  v_unsettled := array(
+    select s.subscription_id from fenceline.subscription s
+    where s.scope_id = p_scope and s.subscription_id = any (p_subscriptions)
+      and s.lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN')
+    order by s.subscription_id for no key update);
+  if p_acknowledged then
+    perform fenceline.close_unsubscribed(v_unsettled, 'unsubscribe_acknowledged');
+  else
+    update fenceline.subscription s set lifecycle = 'UNSUBSCRIBE_UNKNOWN', lifecycle_event = 'unsubscribe_ack_lost'
+    where s.subscription_id = any (v_unsettled) and s.lifecycle = 'UNSUBSCRIBING';
+  end if;
   return 'settled';
 end $$;
+
+-- What the holder still has to unsubscribe at its server, or to hear of: also what a revocation closed. Nothing is returned when the
+-- session is lost.
+create or replace function fenceline.subscriptions_to_settle(p_scope int, p_generation bigint, p_after bigint, p_limit int)
+returns table (subscription_id bigint, uri text, generation bigint) language sql stable as $$
+  select s.subscription_id, s.uri, s.generation from fenceline.subscription s
+  where s.scope_id = p_scope and s.lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN') and s.subscription_id > p_after
+    and fenceline.session_stands(p_scope, p_generation)
+  order by s.subscription_id limit p_limit
+$$;
+
+-- The one way to CLOSED from an unsubscription, for rows that the caller has locked in these states. What a revocation closed that
+-- was lifted meanwhile is opened again at once, as a lift does not reopen what is not settled (U9): for that the caller holds the
+-- fence of their scope, unless it holds a revocation that stands.
+--   p_event  'unsubscribe_acknowledged' | 'session_closed'
+create or replace function fenceline.close_unsubscribed(p_subscriptions bigint[], p_event text) returns void
+language plpgsql volatile as $$
+declare
+  v_reopened bigint[];
+begin
+  if cardinality(p_subscriptions) = 0 then return; end if;
+  update fenceline.subscription s
+  set lifecycle = 'CLOSED', lifecycle_event = p_event, pushed = false, shard = null, acknowledged_epoch = null
+  where s.subscription_id = any (p_subscriptions);
+  v_reopened := array(
+    select r.subscription_id
+    from (
+      select s.closed_by, array_agg(s.subscription_id order by s.subscription_id) as ids
+      from fenceline.subscription s join fenceline.revocation v on v.revocation_id = s.closed_by
+      where s.subscription_id = any (p_subscriptions) and v.state = 'LIFTED'
+      group by s.closed_by) c
+    cross join lateral unnest(fenceline.reopen_subscriptions(c.closed_by, c.ids)) as r (subscription_id));
+  perform fenceline.announce_discovery(array(
+    select distinct s.scope_id from fenceline.subscription s where s.subscription_id = any (v_reopened)));
+end $$;
+
+-- Wakes the holders of these subscriptions, which have something to unsubscribe.
+create or replace function fenceline.announce_unsettled(p_subscriptions bigint[]) returns void language sql volatile as $$
+  select pg_notify('fenceline.wake', json_build_object('kind', 'read', 'source', src.name, 'reader', reader.name)::text)
+  from (select distinct s.scope_id from fenceline.subscription s where s.subscription_id = any (p_subscriptions)) s
+  join fenceline.policy_scope p using (scope_id)
+  join fenceline.source src using (source_id) join fenceline.subject reader using (subject_id)
+$$;
