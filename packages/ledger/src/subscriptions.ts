@@ -130,8 +130,10 @@ export function subscriptionLedger(database: Queryable, timing: ReadTiming = def
     },
 
     async settleUnsubscribe(session, subscriptionIds, answer) {
-      const parameters = [...fenceOf(session), subscriptionIds, answer === "acknowledged"];
-      await call(database, "fenceline.settle_unsubscribe($1, $2, $3, $4)", parameters);
+      for (const batch of inBatches(subscriptionIds, BATCH)) {
+        const parameters = [...fenceOf(session), batch, answer === "acknowledged"];
+        await call(database, "fenceline.settle_unsubscribe($1, $2, $3, $4)", parameters);
+      }
     },
   });
 }

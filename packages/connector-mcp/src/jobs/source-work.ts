@@ -95,6 +95,7 @@ export class SourceWork {
   }
 
   async #drain(): Promise<DrainEnd> {
+    void this.#stream.settleClosed();
     const end = await this.#reads.drainDue();
     if (this.context.signal.aborted) return end;
     this.#draining.within(end === "stopped" ? RETRY_READS_MS : await this.#millisecondsToNextRead());

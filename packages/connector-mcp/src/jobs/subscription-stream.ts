@@ -7,6 +7,7 @@
  * 2. A break reaches the ledger before anything else is tried, also the clean end of a stream (U4).
  * 3. What was not acknowledged is polled and never looks pushed (U3).
  * 4. A notification is recorded at once, so that the guard knows; only the read waits for the coalescing window (U5).
+ * 5. What the ledger closed is unsubscribed at the server, and the ledger is told how that was answered (U7, U9).
  */
 import type { SubscriptionRef } from "@fenceline/ledger";
 import { openResourceStream, type ResourceStream, type StreamBreak } from "../mcp/resource-stream.js";
@@ -36,6 +37,7 @@ export class SubscriptionStream {
   readonly #notified = new Set<string>();
   #listChanged = false;
   readonly #recorder = new SingleFlight(() => this.#record());
+  readonly #settler = new SingleFlight(() => this.#settle());
   #stream: ResourceStream | undefined;
   /** It is opened again whenever it ends. */
   #kept = false;
@@ -79,11 +81,17 @@ export class SubscriptionStream {
     if (this.#stream === stream) await this.#activate(added, new Set(acknowledged));
   }
 
+  /** Unsubscribes at the server what was closed, by a revocation for instance; what it does not confirm is tried again. Never rejects. */
+  settleClosed(): Promise<void> {
+    return this.#settler.run();
+  }
+
   /** Ends the stream; what was pushed through it is unverified from then on. */
   async close(): Promise<void> {
     this.#stop.abort();
     await this.#keeping;
     await this.#recorder.run();
+    await this.#settler.settled();
   }
 
   #begin(): Promise<void> {
@@ -130,6 +138,7 @@ export class SubscriptionStream {
       logger.info({ pushed: counts.pushed, polled: counts.polled }, "stream open");
       onOpen();
       await this.#activateMissed(stream, asked.length);
+      void this.settleClosed();
       await aborted(AbortSignal.any([closing.signal, this.#signal]));
     } catch (error) {
       await this.#failed(asked, error);
@@ -258,13 +267,48 @@ export class SubscriptionStream {
     }
   }
 
-  /** A revocation closed these in the ledger; the server still pushes them (U7). A lift brings them back by discovery. */
+  async #settle(): Promise<void> {
+    const { ledger, lease, logger } = this.context;
+    try {
+      for (let afterId = 0; this.#maySettle(); ) {
+        const page = await ledger.subscriptionsToSettle(lease.session, { limit: PAGE, afterId });
+        if (page.length > 0) await this.#unsubscribe(page);
+        afterId = page.at(-1)?.subscriptionId ?? afterId;
+        if (page.length < PAGE) return;
+      }
+    } catch (error) {
+      logger.warn(problemOf(error), "what was closed could not be unsubscribed yet");
+    }
+  }
+
+  /** A stream that is being opened asks for what was watched before: it is narrowed when it stands. */
+  #maySettle(): boolean {
+    return this.context.lease.held && !this.#signal.aborted && (!this.#kept || this.#stream !== undefined);
+  }
+
+  /** Without a stream the server pushes nothing, and there is nothing to ask. */
+  async #unsubscribe(refs: readonly SubscriptionRef[]): Promise<void> {
+    const { ledger, lease, logger } = this.context;
+    for (const { uri } of refs) this.watched.delete(uri);
+    const answer = await this.#stream?.unsubscribe(refs.map(({ uri }) => uri));
+    const unknown = new Set(answer?.unknown);
+    const idsOf = (isUnknown: boolean) =>
+      refs.filter(({ uri }) => unknown.has(uri) === isUnknown).map(({ subscriptionId }) => subscriptionId);
+    await ledger.settleUnsubscribe(lease.session, idsOf(false), "acknowledged");
+    await ledger.settleUnsubscribe(lease.session, idsOf(true), "unknown");
+    logger.info({ unsubscribed: refs.length - unknown.size, unknown: unknown.size }, "what was closed is unsubscribed");
+    this.#count();
+  }
+
+  /** The server still pushes what is closed in the ledger (U7). A lift brings it back by discovery. */
   #giveUp(uris: readonly string[]): void {
     for (const uri of uris) this.watched.delete(uri);
-    const unsubscribed = this.#stream?.unsubscribe(uris).catch((error: unknown) => {
-      this.context.logger.debug(problemOf(error), "unsubscribing failed; what still arrives changes nothing");
-    });
-    void unsubscribed?.then(() => this.#count());
+    const unsubscribed = this.settleClosed().then(() => this.#stream?.unsubscribe(uris));
+    void unsubscribed
+      .then(() => this.#count())
+      .catch((error: unknown) => {
+        this.context.logger.debug(problemOf(error), "unsubscribing failed; what still arrives changes nothing");
+      });
   }
 
   #count(): void {

@@ -11,6 +11,9 @@ const OPEN_WITHIN_MS = 5_000;
 /** These say that nothing will work any more; every other failure is about one URI. */
 const FATAL: ReadonlySet<FailureKind> = new Set(["session_lost", "unreachable", "unauthorized", "aborted"]);
 
+/** What was asked to be pushed on a connection: the server keeps it as long as its session, beyond the stream that asked. */
+const askedOn = new WeakMap<SourceConnection, Set<string>>();
+
 /**
  * The stream of the legacy era: one subscription per URI, all notifications on the connection's one channel.
  *
@@ -22,6 +25,7 @@ const FATAL: ReadonlySet<FailureKind> = new Set(["session_lost", "unreachable", 
  */
 export class SubscribeStream extends NotificationStream {
   readonly #acknowledged = new Set<string>();
+  readonly #asked = askedOf(this.connection);
   #hasChannel = false;
   #unhook: (() => void) | undefined;
   #opening: AbortSignal | undefined;
@@ -57,6 +61,7 @@ export class SubscribeStream extends NotificationStream {
     if (!this.#hasChannel || !this.connection.capabilities.subscribe) return;
     const signal = this.#opening;
     await inParallel(uris, async (uri) => {
+      this.#asked.add(uri);
       try {
         await this.wire.client.subscribeResource(
           { uri },
@@ -64,7 +69,9 @@ export class SubscribeStream extends NotificationStream {
         );
         this.#acknowledged.add(uri);
       } catch (error) {
-        if (FATAL.has(this.wire.failure(error, signal))) throw this.wire.error("subscribing", error, signal);
+        const failure = this.wire.failure(error, signal);
+        if (FATAL.has(failure)) throw this.wire.error("subscribing", error, signal);
+        if (failure !== "timed_out") this.#asked.delete(uri);
       }
     });
     if (this.ended) throw connectorError("source_lost", "the stream ended while it was being changed");
@@ -72,10 +79,12 @@ export class SubscribeStream extends NotificationStream {
 
   protected async unwatch(uris: readonly string[]): Promise<UnsubscribeResult> {
     const unknown: string[] = [];
-    const pushed = uris.filter((uri) => this.#acknowledged.delete(uri));
-    await inParallel(pushed, async (uri) => {
+    for (const uri of uris) this.#acknowledged.delete(uri);
+    const asked = uris.filter((uri) => this.#asked.has(uri));
+    await inParallel(asked, async (uri) => {
       try {
         await this.wire.client.unsubscribeResource({ uri }, { timeout: this.wire.requestTimeoutMs });
+        this.#asked.delete(uri);
       } catch (error) {
         this.wire.failure(error);
         unknown.push(uri);
@@ -102,6 +111,12 @@ export class SubscribeStream extends NotificationStream {
     if (http.standaloneStream !== "ended") return false;
     throw connectorError("source_lost", "the server's notification stream ended and does not open again");
   }
+}
+
+function askedOf(connection: SourceConnection): Set<string> {
+  const asked = askedOn.get(connection) ?? new Set();
+  askedOn.set(connection, asked);
+  return asked;
 }
 
 /** Runs `work` for every item, a few at a time; the first error ends it once those under way have ended. */

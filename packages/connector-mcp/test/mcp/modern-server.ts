@@ -14,6 +14,8 @@ export interface ModernServer extends HttpServer {
   /** URIs whose reads are never answered. */
   hanging: Set<string>;
   toolCalls: string[];
+  /** The URIs that each listen request asked for, in order. */
+  listens: string[][];
   notify: McpHttpHandler["notify"];
   /** Answers every further request with this status. */
   refuseWith(status: number): void;
@@ -33,6 +35,7 @@ export async function startModernServer(
   const reads = new Map<string, number>();
   const hanging = new Set<string>();
   const toolCalls: string[] = [];
+  const listens: string[][] = [];
   let status: number | undefined;
   const capabilities = options.capabilities ?? { resources: { subscribe: true, listChanged: true } };
 
@@ -65,7 +68,14 @@ export async function startModernServer(
   );
   const http = await serveHttp(async (request, response) => {
     if (status !== undefined) return void response.writeHead(status).end("refused for Bearer secret-token-1");
-    await answerWeb((webRequest) => handler.fetch(webRequest), request, response);
+    await answerWeb(
+      async (webRequest) => {
+        if (webRequest.headers.get("mcp-method") === "subscriptions/listen") listens.push(await askedFor(webRequest));
+        return handler.fetch(webRequest);
+      },
+      request,
+      response,
+    );
   });
   return {
     ...http,
@@ -73,6 +83,7 @@ export async function startModernServer(
     reads,
     hanging,
     toolCalls,
+    listens,
     notify: handler.notify,
     refuseWith(next) {
       status = next;
@@ -83,4 +94,11 @@ export async function startModernServer(
       await http.close();
     },
   };
+}
+
+async function askedFor(request: Request): Promise<string[]> {
+  const { params } = (await request.clone().json()) as {
+    params: { notifications: { resourceSubscriptions?: string[] } };
+  };
+  return params.notifications.resourceSubscriptions ?? [];
 }
