@@ -16,6 +16,16 @@ create type fenceline.scan_verdict as enum ('SNAPSHOT_PROVEN', 'SNAPSHOT_UNPROVE
 
 create sequence fenceline.entry_number as bigint;
 
+CREATE OR REPLACE FUNCTION fenceline.note_subscription_times()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if new.generation <> old.generation then new.started_at := fenceline.now(); end if;
+  new.ended_at := case when new.lifecycle <> 'CLOSED' then null when old.lifecycle = 'CLOSED' then old.ended_at else fenceline.now() end;
+  return new;
+end $function$;
+
 CREATE OR REPLACE FUNCTION fenceline.now()
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -50,7 +60,6 @@ create table fenceline.access_grant (
   cover_hash bigint not null,
   origin text not null,
   granted_at timestamp with time zone default fenceline.now() not null,
-  constraint access_grant_cover_hash_audience_id_reader_id_source_id_key_key UNIQUE (cover_hash, audience_id, reader_id, source_id, key_prefix, origin),
   constraint access_grant_pkey PRIMARY KEY (grant_id)
 );
 
@@ -100,6 +109,7 @@ create table fenceline.entry_group (
   claim_until timestamp with time zone,
   attempts integer default 0 not null,
   purged_at timestamp with time zone,
+  recorded_at timestamp with time zone default fenceline.now() not null,
   constraint entry_group_pkey PRIMARY KEY (group_id)
 ) with (fillfactor=80);
 
@@ -529,6 +539,8 @@ create table fenceline.subscription (
   session_generation bigint,
   acknowledged_epoch bigint,
   lifecycle_event text,
+  started_at timestamp with time zone default fenceline.now() not null,
+  ended_at timestamp with time zone,
   constraint closed_or_close_ordinal_null CHECK (((lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'CLOSED'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle])) = (close_ordinal IS NOT NULL))),
   constraint hidden_because_is_known CHECK ((hidden_because = ANY (ARRAY['forbidden'::text, 'tombstone_pending'::text, 'tombstoned'::text, 'unreconciled'::text]))),
   constraint nothing_issued_after_close CHECK (((close_ordinal IS NULL) OR (close_ordinal = issued_ordinal))),
@@ -540,6 +552,8 @@ create table fenceline.subscription (
 ) with (fillfactor=50);
 
 CREATE INDEX access_grant_audience ON fenceline.access_grant USING btree (audience_id, cover_hash);
+
+CREATE UNIQUE INDEX access_grant_once ON fenceline.access_grant USING btree (cover_hash, audience_id, reader_id, source_id, hashtextextended(key_prefix, (0)::bigint), origin);
 
 CREATE INDEX body_part ON fenceline.body USING btree (part_id);
 
@@ -564,6 +578,8 @@ CREATE INDEX policy_scope_subject ON fenceline.policy_scope USING btree (subject
 CREATE INDEX purge_receipt_revocation ON fenceline.purge_receipt USING btree (revocation_id);
 
 CREATE INDEX receipt_subscription ON fenceline.receipt USING btree (subscription_id, ordinal);
+
+CREATE INDEX receipt_transaction ON fenceline.receipt USING btree (xid, receipt_id);
 
 CREATE INDEX receipt_transition ON fenceline.receipt USING btree (subscription_id, receipt_id) WHERE (to_state IS NOT NULL);
 
@@ -594,5 +610,7 @@ CREATE INDEX subscription_tombstone_pending ON fenceline.subscription USING btre
 CREATE INDEX subscription_unsettled ON fenceline.subscription USING btree (scope_id) WHERE (lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle]));
 
 CREATE TRIGGER subscription_created AFTER INSERT ON fenceline.subscription REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION fenceline.on_subscription_created();
+
+CREATE TRIGGER subscription_times BEFORE UPDATE ON fenceline.subscription FOR EACH ROW WHEN (((old.lifecycle <> new.lifecycle) OR (old.generation <> new.generation))) EXECUTE FUNCTION fenceline.note_subscription_times();
 
 CREATE TRIGGER subscription_transition AFTER UPDATE ON fenceline.subscription FOR EACH ROW WHEN (((old.lifecycle <> new.lifecycle) OR (old.generation <> new.generation))) EXECUTE FUNCTION fenceline.on_subscription_transition();

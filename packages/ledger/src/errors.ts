@@ -30,6 +30,8 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `pgvector_missing` | the embedded vector store was asked for on a PostgreSQL without the `vector` extension | install pgvector, or choose another store |
  * | `input_invalid` | an argument of a call does not fit; nothing was written | correct the field that `field` and the message name |
  * | `record_invalid` | a record does not fit its schema | see the named fields |
+ * | `record_unknown` | a record has a name or version that this Fenceline does not know | read it with the version that wrote it, or a newer one |
+ * | `cursor_unknown` | a feed's cursor is none, or of the ledger before a backup of it was restored | begin again without one; what comes twice has the same position |
  * | `uri_invalid` | a URI scope is empty or does not end at a segment bound | correct the scope |
  * | `source_unknown` | no source of that name was registered | register it, or correct the name |
  * | `store_unknown` | an index names a store that was not registered | register the store first |
@@ -60,6 +62,8 @@ export type LedgerErrorCode =
   | "pgvector_missing"
   | "input_invalid"
   | "record_invalid"
+  | "record_unknown"
+  | "cursor_unknown"
   | "uri_invalid"
   | "source_unknown"
   | "store_unknown"

@@ -15,6 +15,8 @@ export type { Grant, GrantLedger, GrantOrigin } from "./grants.js";
 export type { DigestKey } from "./identity.js";
 export { isStorableUri, MAX_NAME_LENGTH, MAX_URI_LENGTH } from "./input.js";
 export { type Ledger, type OpenLedgerOptions, openLedger, type Wake } from "./ledger.js";
+// The records are what leaves the ledger for keeping; each is made by the ledger itself (`RecordLedger`).
+export type { LedgerReceipt, ReceiptRecordName } from "./ledger-receipts.js";
 export type { ConfirmOutcome, IndexRef, IndexWork, IntendedGroup, LineageLedger } from "./lineage.js";
 export { lineageIdOf, parseLineageId } from "./lineage-id.js";
 export type { ProvenSnapshot } from "./proven-snapshot.js";
@@ -30,13 +32,20 @@ export type {
   SettledAs,
   SettleOutcome,
 } from "./reads.js";
-// The records are what leaves the ledger for keeping. Of these, `purgeReceipt` is made (`purgeReceiptOf`); the ledger's answers
-// hold what the others need, in types of their own, and nothing calls itself a record that is none.
+export type { ReceiptPage, RecordLedger } from "./record-ledger.js";
 export { type CapabilityReceipt, capabilityReceipt } from "./records/capability-receipt.js";
+export { type CloseReceipt, closeReceipt } from "./records/close-receipt.js";
 export { type DerivedEntry, derivedEntry } from "./records/derived-entry.js";
-export { parseRecord } from "./records/parse-record.js";
+export {
+  type LedgerRecord,
+  parseRecord,
+  parseRecordAs,
+  type RecordName,
+  recordSchemas,
+} from "./records/parse-record.js";
 export { type PermissionRevocation, permissionRevocation } from "./records/permission-revocation.js";
 export { type PurgeReceipt, purgeReceipt, purgeReceiptOf } from "./records/purge-receipt.js";
+export { recordJsonSchema } from "./records/record-json-schema.js";
 export {
   type ProvenSnapshotRecord,
   provenSnapshot,
@@ -47,6 +56,9 @@ export {
 } from "./records/resource-discovery-scan.js";
 export { type ResourceSubscription, resourceSubscription } from "./records/resource-subscription.js";
 export { type ResourceVersion, resourceVersion } from "./records/resource-version.js";
+export { type StaleReceipt, staleReceipt } from "./records/stale-receipt.js";
+export { type TombstoneReceipt, tombstoneReceipt } from "./records/tombstone-receipt.js";
+export { type VersionReceipt, versionReceipt } from "./records/version-receipt.js";
 export { foldedUri, matchKey, resourceKey, segmentKey } from "./resource-uri.js";
 export type { LedgerPosition, RecognizedRestore, RestoreEvidence, RestoreLedger, RestoreOutcome } from "./restore.js";
 export type {

@@ -9,6 +9,7 @@ import { queryableInSchema } from "./ledger-schema.js";
 import { type LineageLedger, lineageLedger } from "./lineage.js";
 import type { ReadTiming } from "./read-timing.js";
 import { type ReadLedger, readLedger } from "./reads.js";
+import { type RecordLedger, recordLedger } from "./record-ledger.js";
 import { type RestoreLedger, restoreLedger } from "./restore.js";
 import { type RevocationLedger, revocationLedger } from "./revocations.js";
 import { type ScanLedger, scanLedger } from "./scans.js";
@@ -30,7 +31,8 @@ export interface Ledger
     GrantLedger,
     RevocationLedger,
     AuditLedger,
-    RestoreLedger {
+    RestoreLedger,
+    RecordLedger {
   /** What was opened, without a password. */
   readonly address: string;
   readonly schema: string;
@@ -136,6 +138,7 @@ function composeLedger(parts: LedgerParts, timing: ReadTiming | undefined): Ledg
     revokeByEnumeration: answeredWhenWitnessed(keeper, completeness.revokeByEnumeration),
     ...auditLedger(queryable, identity),
     ...restoreLedger(queryable, identity),
+    ...recordLedger(queryable, identity),
     address: database.address,
     schema,
     database,

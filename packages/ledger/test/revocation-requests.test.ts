@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { parseRecord } from "#src/records/parse-record.js";
+import { parseRecordAs } from "#src/records/parse-record.js";
 import { purgeReceipt, purgeReceiptOf } from "#src/records/purge-receipt.js";
 import type { Session } from "#src/sessions.js";
 import { activate } from "./ledger-under-test.js";
@@ -81,7 +81,7 @@ describeWholeLedger("what a revocation answers and leaves", (ledger) => {
     await advance(ledger, revocationId);
     await purge(ledger, index);
     const records = (await ledger.purgeReceipts(revocationId)).map((row) =>
-      parseRecord(purgeReceipt, purgeReceiptOf(row)),
+      parseRecordAs(purgeReceipt, purgeReceiptOf(row)),
     );
     expect(records).toMatchObject([
       { revocationId, store: index.ref.store, cause: "revoked", entries: 1, remaining: 0, claim: "absent" },

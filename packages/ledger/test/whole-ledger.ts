@@ -6,6 +6,7 @@ import { type GrantLedger, grantLedger } from "#src/grants.js";
 import { readIdentity } from "#src/identity.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
 import { type ConfirmOutcome, type IndexRef, type IndexWork, type LineageLedger, lineageLedger } from "#src/lineage.js";
+import { type RecordLedger, recordLedger } from "#src/record-ledger.js";
 import { type RevocationLedger, revocationLedger } from "#src/revocations.js";
 import type { Session } from "#src/sessions.js";
 import { type VisibilityLedger, visibilityLedger } from "#src/visibility.js";
@@ -18,7 +19,7 @@ import {
   READ_LEASE_MS,
 } from "./ledger-under-test.js";
 
-type LineageAreas = LineageLedger & VisibilityLedger & GrantLedger & RevocationLedger & AuditLedger;
+type LineageAreas = LineageLedger & VisibilityLedger & GrantLedger & RevocationLedger & AuditLedger & RecordLedger;
 
 /** Every area of the ledger, over a clock that the test moves. */
 export type WholeLedger = LedgerUnderTest & LineageAreas;
@@ -55,6 +56,7 @@ export async function lineageAreasOver(connection: Queryable, schema: string): P
     ...grantLedger(queryable),
     ...revocationLedger(queryable, identity),
     ...auditLedger(queryable, identity),
+    ...recordLedger(queryable, identity),
   };
 }
 

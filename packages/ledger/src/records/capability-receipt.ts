@@ -11,7 +11,8 @@ export const capabilityReceipt = z
     sessionId: ledgerId,
     /** `modern`: 2026-07-28 and later (`subscriptions/listen`); `legacy`: `resources/subscribe` (U2). */
     era: z.enum(["modern", "legacy"]),
-    protocolVersion: z.iso.date(),
+    /** As the server negotiated it: a date, but for servers that never heard so. */
+    protocolVersion: z.string().min(1),
     server: serverImplementation.nullable(),
     /** Without it nothing is asked for, and the source is unknown, not empty (S9). */
     resources: z.boolean(),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { entryId, instant, name } from "./record-fields.js";
+import { counter, entryId, instant, name } from "./record-fields.js";
 
 const origin = z.union([z.strictObject({ lineageId: z.string().min(1) }), z.strictObject({ entryId })]);
 
@@ -7,9 +7,14 @@ const origin = z.union([z.strictObject({ lineageId: z.string().min(1) }), z.stri
  * What an entry was made from: a version or another entry (L1).
  *
  * - `alternative`: the same content; one living alternative is enough (L5).
- * - `ingredient`: one of several it was made of; all must live, and be visible to the asker.
+ * - `ingredient`: one of several it was made of; all must live, and be visible to the asker. Parents of one `ingredient`
+ *   number are alternatives of each other, every number must live.
  */
-const entryParent = z.strictObject({ as: z.enum(["alternative", "ingredient"]), of: origin });
+const entryParent = z.strictObject({
+  as: z.enum(["alternative", "ingredient"]),
+  ingredient: counter,
+  of: origin,
+});
 
 /** Something derived from resources, recorded before it is written to its store (L1, L2). */
 export const derivedEntry = z.strictObject({

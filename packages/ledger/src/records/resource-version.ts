@@ -26,8 +26,8 @@ export const resourceVersion = z.strictObject({
   /** The resource key (F10). */
   uri: z.string().min(1),
   mimeType: z.string().min(1).nullable(),
-  /** Over all its parts. */
-  contentDigest,
+  /** Over all its parts; `null` once a revocation, a purge or a newer version took its content (P8). */
+  contentDigest: contentDigest.nullable(),
   readOrdinal: z.int().positive(),
   /** Of the subscription. */
   generation: z.int().positive(),

@@ -35,6 +35,7 @@ begin
       'revocation', case when p_to.lifecycle_event in ('revoked', 'unsubscribe_acknowledged', 'unsubscribe_ack_lost', 'session_closed', 'lifted')
         then coalesce(p_to.closed_by, p_from.closed_by) end,
       'scan', case when p_to.lifecycle_event in ('listed', 'scan_settled', 'identity_unclear') then p_to.listed_scan_id end,
+      'policyEpoch', p_to.close_policy_epoch,
       'mode', case p_to.lifecycle_event when 'acknowledged' then 'pushed' when 'not_acknowledged' then 'polled' end)),
     p_to.lifecycle_event, p_from.lifecycle, p_to.lifecycle, p_to.generation, fenceline.now());
 end $$;

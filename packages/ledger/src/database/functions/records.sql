@@ -1,0 +1,161 @@
+-- The records that leave the ledger for keeping, each as the JSON of its schema (src/records), which is checked once more before
+-- it is handed out. None holds content; what outlives a purge holds no plain digest of content either (P8).
+
+-- A time as records write it.
+create or replace function fenceline.instant(p_at timestamptz) returns text language sql stable as $$
+  select to_char(p_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+$$;
+
+-- A server as it named itself; null: it did not.
+create or replace function fenceline.server_of(x fenceline.session) returns json language sql stable as $$
+  select case when x.server_name is not null
+    then json_build_object('name', x.server_name, 'version', coalesce(x.server_version, '')) end
+$$;
+
+-- resourceSubscription.v1, but for `state`, which the counters in `shown` yield (subscription-state.ts).
+create or replace function fenceline.subscription_record(p_subscription bigint)
+returns table (record json, shown json) language sql stable as $$
+  select json_build_object(
+      'record', 'resourceSubscription.v1', 'subscriptionId', s.subscription_id, 'source', src.name, 'subject', subj.name,
+      'server', fenceline.server_of(x), 'uri', q.resource_key, 'sessionId', x.session_id,
+      'capabilityReceiptId', (select max(c.capability_receipt_id) from fenceline.capability_receipt c where c.session_id = x.session_id),
+      'generation', s.generation, 'lifecycle', s.lifecycle, 'mode', case when s.pushed then 'pushed' else 'polled' end,
+      'startedAt', fenceline.instant(s.started_at), 'endedAt', fenceline.instant(s.ended_at),
+      'notificationNumber', s.notification_number, 'issuedOrdinal', s.issued_ordinal, 'acceptedOrdinal', s.accepted_ordinal,
+      'lastAcceptedDigest', case when s.digest_generation = s.generation then encode(s.digest, 'hex') end,
+      'verifiedAt', fenceline.instant(s.verified_at), 'closeOrdinal', s.close_ordinal, 'closeEpoch', s.close_policy_epoch),
+    json_build_object('notificationNumber', s.notification_number, 'seenNotificationNumber', s.seen_notification,
+      'issuedOrdinal', s.issued_ordinal, 'acceptedOrdinal', s.accepted_ordinal, 'lostOrdinal', s.settled_ordinal)
+  from fenceline.subscription s
+  join fenceline.resource q using (resource_id)
+  join fenceline.policy_scope p using (scope_id)
+  join fenceline.source src on src.source_id = p.source_id
+  join fenceline.subject subj on subj.subject_id = p.subject_id
+  left join fenceline.session x on x.scope_id = s.scope_id and x.generation = s.session_generation
+  where s.subscription_id = p_subscription
+$$;
+
+-- resourceVersion.v1.
+create or replace function fenceline.version_record(p_subscription bigint, p_ordinal bigint) returns table (record json)
+language sql stable as $$
+  select json_build_object(
+      'record', 'resourceVersion.v1', 'lineageId', v.subscription_id || '.' || v.ordinal, 'readId', r.request_id, 'scanId', v.scan_id,
+      'policyEpoch', v.policy_epoch, 'source', src.name, 'subject', subj.name, 'subscriptionId', v.subscription_id,
+      'uri', q.resource_key, 'mimeType', v.mime_type, 'contentDigest', encode(v.digest, 'hex'), 'readOrdinal', v.ordinal,
+      'generation', v.generation, 'server', fenceline.server_of(x), 'acceptedAt', fenceline.instant(v.accepted_at))
+  from fenceline.resource_version v
+  join fenceline.subscription s using (subscription_id)
+  join fenceline.resource q using (resource_id)
+  join fenceline.policy_scope p using (scope_id)
+  join fenceline.source src on src.source_id = p.source_id
+  join fenceline.subject subj on subj.subject_id = p.subject_id
+  join fenceline.read r on r.subscription_id = v.subscription_id and r.ordinal = v.ordinal
+  left join fenceline.session x on x.scope_id = s.scope_id and x.generation = r.session_generation
+  where v.subscription_id = p_subscription and v.ordinal = p_ordinal
+$$;
+
+-- capabilityReceipt.v1.
+create or replace function fenceline.capability_record(p_receipt bigint) returns table (record json) language sql stable as $$
+  select json_build_object(
+      'record', 'capabilityReceipt.v1', 'capabilityReceiptId', c.capability_receipt_id, 'source', src.name, 'subject', subj.name,
+      'sessionId', c.session_id, 'era', c.negotiated ->> 'era', 'protocolVersion', c.negotiated ->> 'protocolVersion',
+      'server', c.negotiated -> 'server', 'resources', c.negotiated -> 'resources', 'subscribe', c.negotiated -> 'subscribe',
+      'listChanged', c.negotiated -> 'listChanged', 'snapshotId', coalesce((c.negotiated ->> 'snapshotId')::boolean, false),
+      'negotiatedAt', fenceline.instant(c.at))
+  from fenceline.capability_receipt c
+  join fenceline.session x using (session_id)
+  join fenceline.policy_scope p using (scope_id)
+  join fenceline.source src using (source_id)
+  join fenceline.subject subj using (subject_id)
+  where c.capability_receipt_id = p_receipt
+$$;
+
+-- permissionRevocation.v1, but for `scope`, whose text is in `scope_text` (scope-text.ts).
+create or replace function fenceline.revocation_record(p_revocation bigint) returns table (record json, scope_text text)
+language sql stable as $$
+  select json_build_object(
+      'record', 'permissionRevocation.v1', 'revocationId', v.revocation_id, 'requestId', v.request_id, 'source', src.name,
+      'subject', subj.name, 'role', v.role, 'reason', v.reason, 'requestedBy', v.requested_by,
+      'requestedAt', fenceline.instant(v.requested_at), 'effectiveAt', fenceline.instant(v.effective_at),
+      'completedAt', fenceline.instant(v.completed_at), 'liftedAt', fenceline.instant(v.lifted_at), 'state', v.state,
+      'nothingCovered', v.nothing_covered,
+      'covered', json_build_object('resources', coalesce(v.covered_resources, 0), 'entries', (
+        select coalesce(sum(g.entries), 0) from fenceline.revocation_group x join fenceline.entry_group g using (group_id)
+        where x.revocation_id = v.revocation_id))),
+    v.scope_text
+  from fenceline.revocation v
+  join fenceline.subject subj using (subject_id)
+  left join fenceline.source src using (source_id)
+  where v.revocation_id = p_revocation
+$$;
+
+-- purgeReceipt.v1. A receipt is written for what is gone alone, so nothing remains.
+create or replace function fenceline.purge_record(p_receipt bigint) returns table (record json) language sql stable as $$
+  select json_build_object(
+      'record', 'purgeReceipt.v1', 'purgeReceiptId', r.purge_receipt_id, 'revocationId', r.revocation_id, 'store', s.name,
+      'cause', r.cause, 'entries', r.entries, 'remaining', 0, 'idsDigest', encode(r.ids_digest, 'hex'), 'claim', r.claim,
+      'startedAt', fenceline.instant(r.started_at), 'absentAt', fenceline.instant(r.absent_at))
+  from fenceline.purge_receipt r join fenceline.store s using (store_id)
+  where r.purge_receipt_id = p_receipt
+$$;
+
+-- derivedEntry.v1, but for the public ids of the entry and of parents that are entries.
+create or replace function fenceline.entry_record(p_entry bigint) returns table (index_id int, record json) language sql stable as $$
+  select i.index_id, json_build_object(
+      'record', 'derivedEntry.v1', 'kind', 'chunk', 'index', i.name, 'store', s.name, 'parents', (
+        select json_agg(json_build_object('as', case when n.ingredients > 1 then 'ingredient' else 'alternative' end,
+            'ingredient', r.ingredient, 'of', json_build_object('lineageId', r.subscription_id || '.' || r.ordinal))
+          order by r.ingredient, r.subscription_id, r.ordinal)
+        from (select distinct o.ingredient, o.subscription_id, o.ordinal from fenceline.group_root o where o.group_id = g.group_id) r),
+      'audience', null, 'state', g.state, 'recordedAt', fenceline.instant(g.recorded_at))
+  from fenceline.entry e
+  join fenceline.entry_group g using (group_id)
+  join fenceline.index i on i.index_id = g.index_id
+  join fenceline.store s on s.store_id = g.store_id
+  cross join lateral (
+    select count(distinct o.ingredient) as ingredients from fenceline.group_root o where o.group_id = g.group_id) n
+  where e.entry_number = p_entry
+$$;
+
+-- A page of the feed of receipts, which skips none: ids are given before transactions commit, so the feed goes by transaction,
+-- and no further than the oldest one still open. What a restore brought from another cluster bears transactions that this one
+-- has not reached; it comes first.
+--   p_kinds     kinds of the table `receipt`
+--   p_restored  the last one seen was such a restored one (true at the beginning)
+--   p_xid, p_receipt  of the last one seen; 0 at the beginning
+-- Result: in the order of the feed. `uri` is null where the receipt names a subscription that is none of its scope.
+create or replace function fenceline.receipt_page(p_kinds text[], p_restored boolean, p_xid xid8, p_receipt bigint, p_limit int)
+returns table (restored boolean, xid text, receipt_id bigint, kind text, source text, subject text, subscription_id bigint,
+               uri text, ordinal bigint, detail jsonb, event text, to_state text, generation bigint, at text)
+language plpgsql stable as $$
+#variable_conflict use_column
+declare
+  v_snapshot pg_snapshot := pg_current_snapshot();
+  v_ids bigint[] := '{}';
+  v_restored int := 0;
+begin
+  if p_restored then
+    v_ids := array(
+      select r.receipt_id from fenceline.receipt r
+      where r.xid >= pg_snapshot_xmax(v_snapshot) and (r.xid, r.receipt_id) > (p_xid, p_receipt) and r.kind = any (p_kinds)
+        and r.subscription_id is not null
+      order by r.xid, r.receipt_id limit p_limit);
+    v_restored := cardinality(v_ids);
+  end if;
+  v_ids := v_ids || array(
+    select r.receipt_id from fenceline.receipt r
+    where r.xid < pg_snapshot_xmin(v_snapshot) and (p_restored or (r.xid, r.receipt_id) > (p_xid, p_receipt))
+      and r.kind = any (p_kinds) and r.subscription_id is not null
+    order by r.xid, r.receipt_id limit p_limit - v_restored);
+  return query
+    select i.place <= v_restored, r.xid::text, r.receipt_id, r.kind, src.name, subj.name, r.subscription_id, q.resource_key,
+           r.ordinal, r.detail, r.event, r.to_state::text, r.generation, fenceline.instant(r.at)
+    from unnest(v_ids) with ordinality i (receipt_id, place)
+    join fenceline.receipt r using (receipt_id)
+    join fenceline.policy_scope p using (scope_id)
+    join fenceline.source src using (source_id)
+    join fenceline.subject subj on subj.subject_id = p.subject_id
+    left join fenceline.subscription s on s.subscription_id = r.subscription_id and s.scope_id = r.scope_id
+    left join fenceline.resource q on q.resource_id = s.resource_id
+    order by i.place;
+end $$;
