@@ -17,6 +17,7 @@ import { type DerivedEntry, derivedEntry } from "./records/derived-entry.js";
 import { parseRecordAs } from "./records/parse-record.js";
 import { type PermissionRevocation, permissionRevocation } from "./records/permission-revocation.js";
 import { type PurgeReceipt, purgeReceipt } from "./records/purge-receipt.js";
+import { type ResourceDiscoveryScan, resourceDiscoveryScan } from "./records/resource-discovery-scan.js";
 import { type ResourceSubscription, resourceSubscription } from "./records/resource-subscription.js";
 import { type ResourceVersion, resourceVersion } from "./records/resource-version.js";
 import { parseUriScope } from "./scope-text.js";
@@ -30,6 +31,8 @@ export interface ReceiptPage {
 }
 
 export interface RecordLedger {
+  /** `undefined`: there is none of this id, or it has not ended. */
+  scanRecord(scanId: number): Promise<ResourceDiscoveryScan | undefined>;
   /** As it stands now. `undefined`: there is none of this id. */
   subscriptionRecord(subscriptionId: number): Promise<ResourceSubscription | undefined>;
   /** `undefined`: it was never accepted, or pruned. */
@@ -66,6 +69,11 @@ export function recordLedger(database: Queryable, identity: LedgerIdentity): Rec
   }
 
   return checkedCalls(recordArguments, {
+    async scanRecord(scanId) {
+      const row = await one("scan_record($1)", [scanId]);
+      return row && parseRecordAs(resourceDiscoveryScan, row.record);
+    },
+
     async subscriptionRecord(subscriptionId) {
       const row = await one<SubscriptionRecordRow>("subscription_record($1)", [subscriptionId]);
       if (row === undefined) return undefined;

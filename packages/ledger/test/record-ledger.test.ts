@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { expect, test, vi } from "vitest";
 import { parseRecord } from "#src/records/parse-record.js";
-import { answer, digest, issueOne, openSession, READ_LEASE_MS } from "./ledger-under-test.js";
+import type { ResourceDiscoveryScan } from "#src/records/resource-discovery-scan.js";
+import { answer, digest, issueOne, openSession, READ_LEASE_MS, scan } from "./ledger-under-test.js";
 import { activeSource, advance, createIndex, describeWholeLedger, indexDue, purge, readNow } from "./whole-ledger.js";
 
 const URI = "catalog://plans/basic";
@@ -22,6 +23,48 @@ describeWholeLedger("the records of a ledger", (ledger) => {
     const [accepted] = await ledger.acceptResourceVersions(session, [answer(read, "price=100")]);
     return { session, source, id: ids[0] as number, read, lineageId: accepted?.lineageId as string };
   }
+
+  test("a scan's says how it ended, what it saw and what may be concluded from it (S2, S4, S5)", async () => {
+    const { session, source } = await activeSource(ledger, []);
+    const first = await scan(ledger, session, [URI]);
+    const common = {
+      source,
+      subject: "svc:rag",
+      sessionId: session.sessionId,
+      pages: 1,
+      resources: 1,
+      notificationsObserved: 0,
+    };
+    const undecided = await ledger.scanRecord(first);
+    expect(undecided).toMatchObject({ ...common, verdict: null });
+    const second = await scan(ledger, session, [URI]);
+    await ledger.publishCatalog(session, { first, second, reviewMs: 600_000 });
+    const published = await ledger.scanRecord(second);
+    expect(published).toMatchObject({
+      ...common,
+      verdict: "SNAPSHOT_UNPROVEN",
+      agreedWithScanId: first,
+      stalenessBoundMs: 900_000,
+    });
+    expect(published?.cursorDigests).toEqual([digest("cursor 0").toString("hex")]);
+    const { measuredAt, nextReviewAt } = published as ResourceDiscoveryScan & {
+      measuredAt: string;
+      nextReviewAt: string;
+    };
+    expect(Date.parse(nextReviewAt) - Date.parse(measuredAt)).toBe(600_000);
+    expect(await ledger.scanRecord(first)).toMatchObject({ agreedWithScanId: second, measuredAt, nextReviewAt });
+
+    const begun = await ledger.beginScan(session);
+    if (typeof begun === "string") return expect.fail(begun);
+    expect(await ledger.scanRecord(begun.scanId)).toBeUndefined();
+    await ledger.recordListChanged(session);
+    await ledger.finishScan(session, begun.scanId, { complete: false, verdict: "INCOMPLETE", reason: "cursor_loop" });
+    expect(await ledger.scanRecord(begun.scanId)).toMatchObject({
+      verdict: "INCOMPLETE",
+      reason: "cursor_loop",
+      notificationsObserved: 1,
+    });
+  });
 
   test("a subscription's says whose it is, how it stands and what fences it (U1, F1)", async () => {
     const { session, source, id } = await readResource();

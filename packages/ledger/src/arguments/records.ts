@@ -5,6 +5,7 @@ import type { RecordLedger } from "../record-ledger.js";
 
 /** What the calls of `RecordLedger` take. */
 export const recordArguments: ArgumentsOf<RecordLedger> = {
+  scanRecord: [["scanId", id]],
   subscriptionRecord: [["subscriptionId", id]],
   versionRecord: [["lineageId", name]],
   capabilityRecord: [["capabilityReceiptId", id]],

@@ -12,9 +12,15 @@ const scanOfOneSession = z.strictObject({
   /** Time of the first request. */
   startedAt: instant,
   endedAt: instant,
-  /** Digest of the cursor each page was asked with; `null` for the first. The cursors are not kept (S1). */
-  cursorDigests: z.array(contentDigest.nullable()),
+  pages: counter,
+  /**
+   * Digest of the cursor each page was asked with, or of its absence; the cursors are not kept (S1). Empty once the pages of
+   * an older scan were forgotten.
+   */
+  cursorDigests: z.array(contentDigest),
   resources: counter,
+  /** The list of templates belongs to it as well. */
+  templates: z.boolean(),
   /** `list_changed` notifications between the first request and the end. */
   notificationsObserved: counter,
 });
@@ -27,10 +33,11 @@ const complete = {
 
 const published = {
   ...complete,
-  measuredAt: instant,
-  /** How long it may be relied on, in milliseconds from `measuredAt` (S5). */
-  stalenessBoundMs: z.int().positive(),
-  nextReviewAt: instant,
+  /** Of the publication (S5). `null`, with the two below: not published, or by a version that did not note it. */
+  measuredAt: instant.nullable(),
+  /** How long it may be relied on, in milliseconds from `measuredAt`. */
+  stalenessBoundMs: z.int().positive().nullable(),
+  nextReviewAt: instant.nullable(),
 };
 
 /**
@@ -48,8 +55,8 @@ export type ProvenSnapshotRecord = z.infer<typeof provenSnapshot>;
 export const unprovenSnapshot = scanOfOneSession.extend({
   verdict: z.literal("SNAPSHOT_UNPROVEN"),
   ...published,
-  /** The scan it agreed with. */
-  previousScanId: ledgerId,
+  /** The scan it agreed with; `null`: by a version that did not note it. */
+  agreedWithScanId: ledgerId.nullable(),
 });
 export type UnprovenSnapshotRecord = z.infer<typeof unprovenSnapshot>;
 
@@ -62,12 +69,14 @@ export type UnprovenSnapshotRecord = z.infer<typeof unprovenSnapshot>;
  * | `SNAPSHOT_UNPROVEN` | two complete scans agreed (S5) |
  * | `UNSETTLED` | complete, but after all attempts no two agreed: nothing is removed (S4) |
  * | `INCOMPLETE` | it did not reach the end, for a reason: removes nothing (S2) |
+ * | `null` | it reached the end, and no other scan has agreed with it: proves nothing (S7) |
  * | `VOID` | the snapshot extension contradicted itself and is distrusted for the session (S3) |
  */
 export const resourceDiscoveryScan = z.discriminatedUnion("verdict", [
   provenSnapshot,
   unprovenSnapshot,
-  scanOfOneSession.extend({ verdict: z.literal("UNSETTLED"), ...complete, attempts: z.int().positive() }),
+  scanOfOneSession.extend({ verdict: z.null(), ...complete }),
+  scanOfOneSession.extend({ verdict: z.literal("UNSETTLED"), ...complete, attempts: z.int().positive().nullable() }),
   scanOfOneSession.extend({ verdict: z.literal("INCOMPLETE"), reason: z.string().min(1) }),
   scanOfOneSession.extend({ verdict: z.literal("VOID"), reason: z.string().min(1) }),
 ]);

@@ -27,13 +27,15 @@ const walk = {
   sessionGeneration: 1,
   startedAt: at,
   endedAt: at,
-  cursorDigests: [null, digest],
+  pages: 2,
+  cursorDigests: [digest, digest],
   resources: 25,
+  templates: false,
   notificationsObserved: 0,
 };
 const published = { setDigest: digest, measuredAt: at, stalenessBoundMs: 900_000, nextReviewAt: at };
 const proven = { ...walk, ...published, verdict: "SNAPSHOT_PROVEN", snapshotIdDigest: digest };
-const unproven = { ...walk, ...published, verdict: "SNAPSHOT_UNPROVEN", previousScanId: 1 };
+const unproven = { ...walk, ...published, verdict: "SNAPSHOT_UNPROVEN", agreedWithScanId: 1 };
 
 const subscription = {
   record: "resourceSubscription.v1",
@@ -94,6 +96,7 @@ const purge = {
 const valid: readonly [z.ZodType, Readonly<Record<string, unknown>> & { readonly record: string }][] = [
   [resourceDiscoveryScan, proven],
   [resourceDiscoveryScan, unproven],
+  [resourceDiscoveryScan, { ...walk, setDigest: digest, verdict: null }],
   [resourceDiscoveryScan, { ...walk, setDigest: digest, verdict: "UNSETTLED", attempts: 5 }],
   [resourceDiscoveryScan, { ...walk, verdict: "INCOMPLETE", reason: "the cursor came back with the same page" }],
   [resourceDiscoveryScan, { ...walk, verdict: "VOID", reason: "page 2 bound another snapshot id" }],
@@ -201,7 +204,7 @@ describe("a discovery scan", () => {
   });
 
   it("that was published says when it was measured, how long that holds and when it is reviewed (S5)", () => {
-    for (const field of ["measuredAt", "stalenessBoundMs", "nextReviewAt", "previousScanId"]) {
+    for (const field of ["measuredAt", "stalenessBoundMs", "nextReviewAt", "agreedWithScanId"]) {
       expect(resourceDiscoveryScan.safeParse({ ...unproven, [field]: undefined }).success, field).toBe(false);
     }
   });

@@ -12,6 +12,40 @@ create or replace function fenceline.server_of(x fenceline.session) returns json
     then json_build_object('name', x.server_name, 'version', coalesce(x.server_version, '')) end
 $$;
 
+-- resourceDiscoveryScan.v1; no row while it has not ended. The first of two scans that agreed says of their publication what the
+-- second does.
+create or replace function fenceline.scan_record(p_scan bigint) returns table (record jsonb) language sql stable as $$
+  select jsonb_build_object(
+      'record', 'resourceDiscoveryScan.v1', 'scanId', x.scan_id, 'source', src.name, 'subject', subj.name,
+      'sessionId', e.session_id, 'sessionGeneration', x.session_generation, 'startedAt', fenceline.instant(x.started_at),
+      'endedAt', fenceline.instant(x.ended_at), 'pages', x.pages, 'cursorDigests', coalesce((
+        select jsonb_agg(encode(g.cursor_digest, 'hex') order by g.page) from fenceline.scan_page g where g.scan_id = x.scan_id), '[]'),
+      'resources', x.entries, 'templates', x.templates,
+      'notificationsObserved', greatest(coalesce(x.list_changed_until, x.list_changed_number) - x.list_changed_number, 0),
+      'verdict', x.verdict)
+    || case when x.verdict in ('INCOMPLETE', 'VOID') then jsonb_build_object('reason', coalesce(nullif(x.reason, ''), 'unknown'))
+      else jsonb_build_object('setDigest', encode(x.set_digest, 'hex')) end
+    || case when x.verdict = 'UNSETTLED' then jsonb_build_object('attempts', x.attempts) else '{}' end
+    || case when x.verdict in ('SNAPSHOT_PROVEN', 'SNAPSHOT_UNPROVEN') then jsonb_build_object(
+        'measuredAt', fenceline.instant(m.measured_at), 'stalenessBoundMs', m.staleness_ms, 'nextReviewAt', fenceline.instant(m.next_review_at))
+      else '{}' end
+    || case x.verdict when 'SNAPSHOT_PROVEN' then jsonb_build_object('snapshotIdDigest', encode(x.snapshot_id_digest, 'hex'))
+      when 'SNAPSHOT_UNPROVEN' then jsonb_build_object('agreedWithScanId', case m.scan_id when x.scan_id then x.agreed_with else m.scan_id end)
+      else '{}' end
+  from fenceline.scan x
+  join fenceline.policy_scope p using (scope_id)
+  join fenceline.source src using (source_id)
+  join fenceline.subject subj using (subject_id)
+  join fenceline.session e on e.scope_id = x.scope_id and e.generation = x.session_generation
+  left join lateral (
+    select y.scan_id, y.agreed_with, y.measured_at, y.staleness_ms, y.next_review_at
+    from fenceline.scan y
+    where y.scope_id = x.scope_id and y.scan_id >= x.scan_id and y.measured_at is not null
+      and (y.scan_id = x.scan_id or y.agreed_with = x.scan_id)
+    order by y.scan_id limit 1) m on true
+  where x.scan_id = p_scan and x.ended_at is not null
+$$;
+
 -- resourceSubscription.v1, but for `state`, which the counters in `shown` yield (subscription-state.ts).
 create or replace function fenceline.subscription_record(p_subscription bigint)
 returns table (record json, shown json) language sql stable as $$
