@@ -97,8 +97,8 @@ create table fenceline.entry_group (
   group_id bigint generated always as identity not null,
   index_id integer not null,
   store_id integer not null,
-  resource_id bigint not null,
-  part_id bigint not null,
+  resource_id bigint,
+  part_id bigint,
   state fenceline.group_state default 'INTENT'::fenceline.group_state not null,
   settled boolean default false not null,
   entries integer not null,
@@ -109,18 +109,32 @@ create table fenceline.entry_group (
   claim_until timestamp with time zone,
   attempts integer default 0 not null,
   purged_at timestamp with time zone,
+  kind text default 'chunk'::text not null,
+  audience_id bigint,
   recorded_at timestamp with time zone default fenceline.now() not null,
-  constraint entry_group_pkey PRIMARY KEY (group_id)
+  constraint entry_group_pkey PRIMARY KEY (group_id),
+  constraint kind_is_known CHECK ((kind = ANY (ARRAY['chunk'::text, 'vector'::text, 'document'::text, 'embedding'::text, 'summary'::text, 'answer'::text])))
 ) with (fillfactor=80);
 
 create table fenceline.export (
   export_id bigint generated always as identity not null,
-  subscription_id bigint not null,
-  ordinal bigint not null,
+  subscription_id bigint,
+  ordinal bigint,
   destination text not null,
   at timestamp with time zone default fenceline.now() not null,
   acknowledged_at timestamp with time zone,
+  entry_number bigint,
+  group_id bigint,
+  roots_known boolean default false not null,
+  constraint export_is_of_an_entry_or_a_version CHECK (((entry_number IS NULL) = (subscription_id IS NOT NULL))),
   constraint export_pkey PRIMARY KEY (export_id)
+);
+
+create table fenceline.export_root (
+  export_id bigint not null,
+  subscription_id bigint not null,
+  part_id bigint not null,
+  constraint export_root_pkey PRIMARY KEY (export_id, subscription_id, part_id)
 );
 
 create table fenceline.function_set (
@@ -133,6 +147,19 @@ create table fenceline.function_set (
   constraint function_set_pkey PRIMARY KEY (singleton)
 );
 
+create table fenceline.group_parent (
+  group_id bigint not null,
+  ingredient smallint not null,
+  "position" smallint not null,
+  parent_group bigint,
+  parent_entry bigint,
+  subscription_id bigint,
+  ordinal bigint,
+  part_id bigint,
+  constraint group_parent_pkey PRIMARY KEY (group_id, ingredient, "position"),
+  constraint parent_is_an_entry_or_a_version CHECK ((((parent_group IS NULL) = (parent_entry IS NULL)) AND ((parent_entry IS NULL) = (subscription_id IS NOT NULL)) AND ((subscription_id IS NULL) = (ordinal IS NULL))))
+);
+
 create table fenceline.group_root (
   group_id bigint not null,
   subscription_id bigint not null,
@@ -143,6 +170,7 @@ create table fenceline.group_root (
   resource_id bigint not null,
   index_id integer not null,
   state fenceline.edge_state default 'PENDING'::fenceline.edge_state not null,
+  derived boolean default false not null,
   constraint group_root_pkey PRIMARY KEY (group_id, subscription_id, ordinal, part_id, ingredient)
 ) with (fillfactor=70);
 
@@ -188,6 +216,8 @@ create table fenceline.index (
   configuration_digest bytea not null,
   filled_at timestamp with time zone,
   serving_since timestamp with time zone,
+  takes_versions boolean default true not null,
+  retired_at timestamp with time zone,
   constraint index_id_fits_an_entry_id CHECK ((index_id < 4096)),
   constraint index_name_version_key UNIQUE (name, version),
   constraint index_pkey PRIMARY KEY (index_id)
@@ -244,6 +274,19 @@ create table fenceline.purge_receipt (
   absent_at timestamp with time zone not null,
   constraint claim_is_known CHECK ((claim = ANY (ARRAY['hidden'::text, 'absent'::text, 'erased'::text]))),
   constraint purge_receipt_pkey PRIMARY KEY (purge_receipt_id)
+);
+
+create table fenceline.purge_receipt_group (
+  group_id bigint not null,
+  purge_receipt_id bigint not null,
+  constraint purge_receipt_group_pkey PRIMARY KEY (group_id, purge_receipt_id)
+);
+
+create table fenceline.purged_entry (
+  first_number bigint not null,
+  last_number bigint not null,
+  group_id bigint not null,
+  constraint purged_entry_pkey PRIMARY KEY (first_number)
 );
 
 create table fenceline.read (
@@ -539,6 +582,7 @@ create table fenceline.subscription (
   session_generation bigint,
   acknowledged_epoch bigint,
   lifecycle_event text,
+  derived boolean default false not null,
   started_at timestamp with time zone default fenceline.now() not null,
   ended_at timestamp with time zone,
   constraint closed_or_close_ordinal_null CHECK (((lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'CLOSED'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle])) = (close_ordinal IS NOT NULL))),
@@ -559,11 +603,23 @@ CREATE INDEX body_part ON fenceline.body USING btree (part_id);
 
 CREATE INDEX entry_of_group ON fenceline.entry USING btree (group_id);
 
+CREATE INDEX entry_group_audience ON fenceline.entry_group USING btree (audience_id) WHERE (audience_id IS NOT NULL);
+
 CREATE INDEX entry_group_purge ON fenceline.entry_group USING btree (store_id, group_id) WHERE purge_due;
 
 CREATE INDEX entry_group_resource ON fenceline.entry_group USING btree (resource_id, index_id);
 
+CREATE INDEX export_group ON fenceline.export USING btree (group_id) WHERE (group_id IS NOT NULL);
+
 CREATE INDEX export_version ON fenceline.export USING btree (subscription_id, ordinal);
+
+CREATE INDEX export_root_part ON fenceline.export_root USING btree (part_id);
+
+CREATE INDEX export_root_subscription ON fenceline.export_root USING btree (subscription_id);
+
+CREATE INDEX group_parent_entry ON fenceline.group_parent USING btree (parent_entry) WHERE (parent_entry IS NOT NULL);
+
+CREATE INDEX group_root_derived ON fenceline.group_root USING btree (subscription_id) WHERE derived;
 
 CREATE INDEX group_root_part ON fenceline.group_root USING btree (part_id) WHERE (part_id <> resource_id);
 
@@ -576,6 +632,8 @@ CREATE INDEX outbox_pending ON fenceline.outbox USING btree (index_id, subscript
 CREATE INDEX policy_scope_subject ON fenceline.policy_scope USING btree (subject_id);
 
 CREATE INDEX purge_receipt_revocation ON fenceline.purge_receipt USING btree (revocation_id);
+
+CREATE INDEX purged_entry_group ON fenceline.purged_entry USING btree (group_id);
 
 CREATE INDEX receipt_subscription ON fenceline.receipt USING btree (subscription_id, ordinal);
 

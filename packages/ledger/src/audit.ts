@@ -6,6 +6,7 @@ import { call } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
 import { checkedCalls } from "./input.js";
 import { lineageIdOf } from "./lineage-id.js";
+import type { DerivedEntry } from "./records/derived-entry.js";
 import { keyDigest } from "./resource-rows.js";
 import { resourceKey } from "./resource-uri.js";
 
@@ -25,8 +26,33 @@ export interface TracedVersion {
   readonly entries: readonly {
     readonly index: string;
     readonly store: string;
+    readonly kind: DerivedEntry["kind"];
     readonly id: string;
     readonly state: string;
+  }[];
+}
+
+/** An entry in a trace, also one that a purge took: that it was, from what, and the receipts of its end; no content (P8). */
+export interface TracedEntry {
+  readonly id: string;
+  /** 0: the one asked for; below: what it came from, step by step; above: what came from it. */
+  readonly step: number;
+  readonly index: string;
+  readonly store: string;
+  readonly kind: DerivedEntry["kind"];
+  /** Of its group: `INTENT`, `PRESENT`, `ABANDONED`, `PURGING`, `PURGED`. */
+  readonly state: DerivedEntry["state"];
+  readonly audience: string | undefined;
+  readonly purgedAt: Date | undefined;
+  readonly purgeReceipts: readonly number[];
+  readonly parents: readonly {
+    readonly as: "alternative" | "ingredient";
+    /** Parents of one number are alternatives. */
+    readonly ingredient: number;
+    readonly lineageId?: string;
+    /** Of the part, where one was named. */
+    readonly uri?: string;
+    readonly entryId?: string;
   }[];
 }
 
@@ -34,6 +60,8 @@ export interface Trace {
   readonly uri?: string;
   readonly entry?: string;
   readonly versions: readonly TracedVersion[];
+  /** Of an entry: itself, and everything above and below it. */
+  readonly derivations: readonly TracedEntry[];
 }
 
 export interface Invariant {
@@ -96,7 +124,7 @@ export type EntryStanding =
   | "foreign";
 
 export interface AuditLedger {
-  /** From a URI (of any source) or an entry id, both ways (L4). */
+  /** From a URI (of any source) or an entry id, both ways and through every derivation; also of what a purge took (L4). */
   trace(of: { readonly uri: string } | { readonly entry: string }): Promise<Trace>;
   /** Recomputes what a database can see of the invariants in `reliability`. */
   verify(): Promise<Invariant[]>;
@@ -120,7 +148,15 @@ export function auditLedger(database: Queryable, identity: LedgerIdentity): Audi
       const entry = "entry" in of ? (ids.numberOf(of.entry) ?? null) : null;
       const uri = "uri" in of ? keyDigest(resourceKey(of.uri)) : null;
       const rows = await database.query<TraceRow>("select * from fenceline.trace($1, $2)", [uri, entry]);
-      return { ...of, versions: rows.map((row) => tracedVersion(row, ids.format)) };
+      const derivations =
+        entry === null
+          ? []
+          : await database.query<TracedEntryRow>("select * from fenceline.trace_derivations($1)", [entry]);
+      return {
+        ...of,
+        versions: rows.map((row) => tracedVersion(row, ids.format)),
+        derivations: derivations.map((row) => tracedEntry(row, ids.format)),
+      };
     },
 
     async verify() {
@@ -191,7 +227,39 @@ interface TraceRow {
   readonly session_id: number;
   readonly scan_id: number | null;
   readonly server: string | null;
-  readonly entries: readonly { index: string; indexId: number; store: string; number: number; state: string }[] | null;
+  readonly entries:
+    | readonly {
+        index: string;
+        indexId: number;
+        store: string;
+        kind: DerivedEntry["kind"];
+        number: number;
+        state: string;
+      }[]
+    | null;
+}
+
+interface TracedEntryRow {
+  readonly entry_number: number;
+  readonly place: number;
+  readonly index_id: number;
+  readonly index: string;
+  readonly store: string;
+  readonly kind: DerivedEntry["kind"];
+  readonly state: DerivedEntry["state"];
+  readonly audience: string | null;
+  readonly purged_at: Date | null;
+  readonly receipts: readonly number[];
+  readonly parents:
+    | readonly {
+        ingredient: number;
+        as: "alternative" | "ingredient";
+        index: number | null;
+        number: number | null;
+        lineageId: string | null;
+        uri: string | null;
+      }[]
+    | null;
 }
 
 interface SourceStatusRow {
@@ -263,11 +331,34 @@ function tracedVersion(row: TraceRow, idOf: (indexId: number, number: number) =>
     session: row.session_id,
     scan: row.scan_id ?? undefined,
     server: row.server ?? undefined,
-    entries: (row.entries ?? []).map(({ index, indexId, store, number, state }) => ({
+    entries: (row.entries ?? []).map(({ index, indexId, store, kind, number, state }) => ({
       index,
       store,
+      kind,
       id: idOf(indexId, number),
       state,
+    })),
+  };
+}
+
+function tracedEntry(row: TracedEntryRow, idOf: (indexId: number, number: number) => string): TracedEntry {
+  const { index, store, kind, state } = row;
+  return {
+    id: idOf(row.index_id, row.entry_number),
+    step: row.place,
+    index,
+    store,
+    kind,
+    state,
+    audience: row.audience ?? undefined,
+    purgedAt: row.purged_at ?? undefined,
+    purgeReceipts: row.receipts,
+    parents: (row.parents ?? []).map((parent) => ({
+      as: parent.as,
+      ingredient: parent.ingredient,
+      ...(parent.lineageId !== null && { lineageId: parent.lineageId }),
+      ...(parent.uri !== null && { uri: parent.uri }),
+      ...(parent.number !== null && parent.index !== null && { entryId: idOf(parent.index, parent.number) }),
     })),
   };
 }

@@ -36,6 +36,8 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `source_unknown` | no source of that name was registered | register it, or correct the name |
  * | `store_unknown` | an index names a store that was not registered | register the store first |
  * | `index_configuration_changed` | a version of an index came again with another store, embedding or configuration | raise the index's version |
+ * | `index_retired` | a version of an index was retired, and comes again | raise the index's version |
+ * | `derivation_too_large` | a derived entry is made of more than 10,000 ingredients | derive it in steps |
  * | `revocation_unknown` | there is no revocation with this id | list the revocations |
  * | `request_id_reused` | a `requestId` came again with other contents | use a new id for a new request |
  * | `digest_key_invalid` | a digest key is shorter than 32 bytes, or neither hex nor base64 | make one with `openssl rand -hex 32` |
@@ -68,6 +70,8 @@ export type LedgerErrorCode =
   | "source_unknown"
   | "store_unknown"
   | "index_configuration_changed"
+  | "index_retired"
+  | "derivation_too_large"
   | "revocation_unknown"
   | "request_id_reused"
   | "digest_key_invalid"

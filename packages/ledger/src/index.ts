@@ -1,4 +1,12 @@
-export type { AuditLedger, EntryStanding, Invariant, LedgerStatus, Trace, TracedVersion } from "./audit.js";
+export type {
+  AuditLedger,
+  EntryStanding,
+  Invariant,
+  LedgerStatus,
+  Trace,
+  TracedEntry,
+  TracedVersion,
+} from "./audit.js";
 export type { NotPublished, PublishResult, RemovalFloor, UnsettledResult } from "./catalog-publication.js";
 export type { CompletenessLedger, CompletenessResult } from "./completeness.js";
 export {
@@ -9,15 +17,27 @@ export {
   openDatabase,
   type Queryable,
 } from "./database/database.js";
+export type {
+  Derivation,
+  DerivationLedger,
+  DerivationOutcome,
+  DerivationProblem,
+  DerivedParent,
+  ParentRef,
+  RecordedDerivation,
+} from "./derivations.js";
 export { type EntryIdParts, formatEntryId, parseEntryId } from "./entry-id.js";
 export { assert, FencelineError, type LedgerErrorCode } from "./errors.js";
+export type { ExportLedger, ExportRecord } from "./exports.js";
 export type { Grant, GrantLedger, GrantOrigin } from "./grants.js";
 export type { DigestKey } from "./identity.js";
+export type { IndexWork } from "./index-work.js";
+export type { IndexLedger, IndexRef } from "./indexes.js";
 export { isStorableUri, MAX_NAME_LENGTH, MAX_URI_LENGTH } from "./input.js";
 export { type Ledger, type OpenLedgerOptions, openLedger, type Wake } from "./ledger.js";
 // The records are what leaves the ledger for keeping; each is made by the ledger itself (`RecordLedger`).
 export type { LedgerReceipt, ReceiptRecordName } from "./ledger-receipts.js";
-export type { ConfirmOutcome, IndexRef, IndexWork, IntendedGroup, LineageLedger } from "./lineage.js";
+export type { ConfirmOutcome, IntendedGroup, LineageLedger } from "./lineage.js";
 export { lineageIdOf, parseLineageId } from "./lineage-id.js";
 export type { ProvenSnapshot } from "./proven-snapshot.js";
 export { defaultReadTiming, type ReadTiming } from "./read-timing.js";
@@ -69,7 +89,6 @@ export type {
   RevocationRole,
   RevocationState,
   RevocationStatus,
-  UnreachedExport,
 } from "./revocations.js";
 export {
   type DueScan,

@@ -108,26 +108,6 @@ export interface RevocationLedger {
   releasePurge(store: string, claims: readonly PurgeClaim[], failure: string): Promise<void>;
   /** In the order they were written; without an id those of no revocation (superseded, tombstoned, abandoned, reappeared). */
   purgeReceipts(revocationId?: number): Promise<PurgeReceiptRow[]>;
-  /** Exports that a revocation (or any) could not reach and nobody acknowledged, as a feed in order of their ids (L6). */
-  unreachedExports(filter?: {
-    readonly revocationId?: number;
-    readonly afterId?: number;
-    readonly limit?: number;
-  }): Promise<UnreachedExport[]>;
-  /** Somebody dealt with it; a revocation that waited for nothing else is `COMPLETE`. `false`: unknown, or done before. */
-  acknowledgeExport(exportId: number): Promise<boolean>;
-}
-
-/** A version that left our sight (L6) and is covered by a standing revocation. */
-export interface UnreachedExport {
-  readonly exportId: number;
-  readonly revocationId: number;
-  readonly lineageId: string;
-  readonly source: string;
-  readonly reader: string;
-  readonly uri: string;
-  readonly destination: string;
-  readonly exportedAt: Date;
 }
 
 /** A removal from one store that was verified (P3); `purgeReceiptOf` makes the `purgeReceipt.v1` record of it. */
@@ -242,27 +222,6 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
         absentAt: row.absent_at,
       }));
     },
-
-    async unreachedExports({ revocationId, afterId = 0, limit = 1000 } = {}) {
-      return database.query<UnreachedExport>(
-        `select e.export_id as "exportId", v.revocation_id as "revocationId",
-                e.subscription_id || '.' || e.ordinal as "lineageId", src.name as source, subj.name as reader, s.uri,
-                e.destination, e.at as "exportedAt"
-         from fenceline.export e
-         join fenceline.revocation_export x using (export_id)
-         join fenceline.revocation v using (revocation_id)
-         join fenceline.subscription s using (subscription_id)
-         join fenceline.policy_scope p using (scope_id)
-         join fenceline.source src on src.source_id = p.source_id
-         join fenceline.subject subj on subj.subject_id = p.subject_id
-         where e.acknowledged_at is null and v.state <> 'LIFTED' and e.export_id > $2
-           and ($1::bigint is null or v.revocation_id = $1)
-         order by e.export_id, v.revocation_id limit $3`,
-        [revocationId ?? null, afterId, limit],
-      );
-    },
-
-    acknowledgeExport: (exportId) => call<boolean>(database, "fenceline.acknowledge_export($1)", [exportId]),
   });
 }
 

@@ -1,6 +1,6 @@
 import { createHmac, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import type { IndexWork } from "#src/lineage.js";
+import type { IndexWork } from "#src/index-work.js";
 import { activate } from "./ledger-under-test.js";
 import {
   activeSource,

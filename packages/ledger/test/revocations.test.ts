@@ -395,13 +395,17 @@ describeWholeLedger("revocations", (ledger) => {
     await advance(ledger, revocationId);
     for (const each of [index, second]) await purge(ledger, each);
     expect(await ledger.revocation(revocationId)).toMatchObject({ state: "COMPLETE_EXCEPT_EXPORTS", exports: 1 });
-    const [unreached] = await ledger.unreachedExports({ revocationId });
-    expect(unreached).toMatchObject({ revocationId, source, reader: "svc:rag", uri: URIS[0], destination: "notebook" });
+    const [unreached] = await ledger.exports({ revocationId, open: true });
+    expect(unreached).toMatchObject({
+      revocations: [revocationId],
+      versions: [{ source, reader: "svc:rag", uri: URIS[0] }],
+      destination: "notebook",
+    });
     const exportId = unreached?.exportId as number;
     expect(await ledger.acknowledgeExport(exportId)).toBe(true);
     expect(await ledger.acknowledgeExport(exportId)).toBe(false);
     expect(await ledger.revocation(revocationId)).toMatchObject({ state: "COMPLETE", exports: 0 });
-    expect(await ledger.unreachedExports({ revocationId })).toEqual([]);
+    expect(await ledger.exports({ revocationId, open: true })).toEqual([]);
   });
 
   test("many covered resources are closed batch by batch, in whatever order their keys are (P2)", async () => {

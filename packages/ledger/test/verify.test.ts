@@ -1,10 +1,14 @@
 import { expect, test } from "vitest";
+import type { Derivation } from "#src/derivations.js";
+import { parseEntryId } from "#src/entry-id.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
 import {
   activeSource,
   advance,
   brokenInvariants,
+  createDerivedIndex,
   createIndex,
+  derive,
   describeWholeLedger,
   indexDue,
   purge,
@@ -92,6 +96,26 @@ const breaks: Record<string, { readonly by: string; readonly values: (world: Wor
     by: "update fenceline.group_root set resource_id = -1 where subscription_id = $1",
     values: ({ id }) => [id],
   },
+  derived_group_has_parents_and_roots: {
+    by: "delete from fenceline.group_parent where group_id = $1",
+    values: ({ derived }) => [derived],
+  },
+  derived_from_newest_versions_alone: {
+    by: "update fenceline.group_root set ordinal = 0 where group_id = $1",
+    values: ({ derived }) => [derived],
+  },
+  entry_for_one_audience_not_revoked_there: {
+    by: "update fenceline.group_root set state = 'CURRENT' where group_id = $1",
+    values: ({ made }) => [made],
+  },
+  exports_left_open_are_waited_for: {
+    by: "update fenceline.revocation set state = 'COMPLETE_EXCEPT_EXPORTS' where revocation_id = $1",
+    values: ({ revocation }) => [revocation],
+  },
+  retired_index_serves_nothing: {
+    by: "update fenceline.index set retired_at = fenceline.now() where index_id = $1",
+    values: ({ index }) => [index],
+  },
   grant_names_known_subjects: {
     by: "update fenceline.access_grant set audience_id = -1 where source_id = (select source_id from fenceline.policy_scope where scope_id = $1)",
     values: ({ scope }) => [scope],
@@ -125,6 +149,9 @@ interface World {
   readonly scope: number;
   readonly index: number;
   readonly revocation: number;
+  /** A summary of the resource that is served, and an answer whose audience was revoked. */
+  readonly derived: number;
+  readonly made: number;
 }
 
 describeWholeLedger("verify", (ledger) => {
@@ -151,9 +178,23 @@ async function build(ledger: WholeLedger): Promise<World> {
   await readNow(ledger, session, [URI, GONE], (uri) => `${uri} 1`);
   await indexDue(ledger, index, source);
   await ledger.grant({ source, reader: "svc:rag", audience: "user:alice", scope: { everything: true } });
+  const answers = await createDerivedIndex(ledger);
+  const summary: Derivation = {
+    kind: "summary",
+    parents: [...index.entries]
+      .filter(([, text]) => text.startsWith(URI))
+      .map(([id]) => ({ as: "ingredient", of: { entryId: id } })),
+    digests: [ledger.digestChunk("summary")],
+  };
+  const derived = await derive(ledger, answers, summary, "summary");
+  const made = await derive(ledger, answers, { ...summary, audience: "user:carol" }, "answer");
+  const carol = await ledger.revoke({ source, subject: "user:carol", reason: "r" });
   const { revocationId } = await ledger.revoke({ source, subject: "svc:rag", scope: { uri: GONE }, reason: "r" });
-  await advance(ledger, revocationId);
-  await purge(ledger, index);
+  for (const each of [carol.revocationId, revocationId]) await advance(ledger, each);
+  for (const each of [index, answers]) await purge(ledger, each);
+  const retired = await createDerivedIndex(ledger);
+  await derive(ledger, retired, summary, "summary");
+  await ledger.retireIndex(retired.ref.name);
   // A group that was purged and never settled.
   await ledger.sql(
     `insert into fenceline.entry_group (index_id, store_id, resource_id, part_id, state, entries, purge_due, claim_until)
@@ -167,12 +208,19 @@ async function build(ledger: WholeLedger): Promise<World> {
     );
     return row?.id as number;
   };
+  const groupOf = async (entryId: string) => {
+    const number = parseEntryId(entryId)?.number;
+    const [row] = await ledger.sql<{ id: number }>("select fenceline.group_of_entry($1) as id", [number]);
+    return row?.id as number;
+  };
   return {
     id: await subscriptionOf(URI),
     revoked: await subscriptionOf(GONE),
     scope: session.scopeId,
     index: index.ref.indexId,
     revocation: revocationId,
+    derived: await groupOf(derived),
+    made: await groupOf(made),
   };
 }
 

@@ -2,10 +2,13 @@ import { randomUUID } from "node:crypto";
 import { beforeAll, expect } from "vitest";
 import { type AuditLedger, auditLedger } from "#src/audit.js";
 import type { Queryable } from "#src/database/database.js";
+import type { Derivation } from "#src/derivations.js";
 import { type GrantLedger, grantLedger } from "#src/grants.js";
 import { readIdentity } from "#src/identity.js";
+import type { IndexWork } from "#src/index-work.js";
+import type { IndexRef } from "#src/indexes.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
-import { type ConfirmOutcome, type IndexRef, type IndexWork, type LineageLedger, lineageLedger } from "#src/lineage.js";
+import { type ConfirmOutcome, type LineageLedger, lineageLedger } from "#src/lineage.js";
 import { type RecordLedger, recordLedger } from "#src/record-ledger.js";
 import { type RevocationLedger, revocationLedger } from "#src/revocations.js";
 import type { Session } from "#src/sessions.js";
@@ -78,6 +81,32 @@ export async function createIndex(ledger: LineageLedger, name = `index-${randomU
     configurationDigest: Buffer.from("configuration"),
   });
   return { ref, entries: new Map() };
+}
+
+/** An index that no version becomes due in: of summaries, answers, cached embeddings. */
+export async function createDerivedIndex(
+  ledger: LineageLedger,
+  name = `derived-${randomUUID()}`,
+): Promise<IndexUnderTest> {
+  const store = `store-${randomUUID()}`;
+  await ledger.registerStore({ name: store, kind: "test" });
+  const declared = { name, version: 1, store, embeddings: "test", configurationDigest: Buffer.from("configuration") };
+  return { ref: await ledger.registerIndex({ ...declared, takes: "derived" }), entries: new Map() };
+}
+
+/** Records one derived entry, writes it to the store and confirms it; its id. */
+export async function derive(
+  ledger: LineageLedger,
+  { ref, entries }: IndexUnderTest,
+  derivation: Derivation,
+  text: string,
+): Promise<string> {
+  const [recorded] = await ledger.recordDerived(ref, [derivation], { leaseMs: 5_000 });
+  if (recorded?.outcome !== "recorded") return expect.fail(`the derivation is ${recorded?.outcome}`);
+  const [id] = recorded.entryIds as [string];
+  entries.set(id, text);
+  expect(await ledger.confirmDerived([recorded.groupId])).toEqual(["confirmed"]);
+  return id;
 }
 
 /** A source that is read under one reader, every URI active. */

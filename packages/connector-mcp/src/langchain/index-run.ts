@@ -157,6 +157,7 @@ export class IndexRun {
         return;
       case "superseded":
       case "revoked":
+      case "index_retired":
         this.#refused += 1;
         return;
       // Without a note these would be claimed again at once, in this very run, and perhaps for ever.

@@ -85,8 +85,8 @@ describe("loading accepted resources", () => {
     await loaderOf().load();
     const { revocationId } = await ledger.revoke({ source: "catalog", subject: "svc:rag", reason: "left" });
     while ((await ledger.advanceRevocation(revocationId)) === "more");
-    const unreached = await ledger.unreachedExports({ revocationId });
-    expect(unreached).toMatchObject([{ uri: BASIC, destination: "wiki" }]);
+    const unreached = await ledger.exports({ revocationId, open: true });
+    expect(unreached).toMatchObject([{ versions: [{ uri: BASIC }], destination: "wiki" }]);
     expect((await ledger.revocation(revocationId))?.state).toBe("COMPLETE_EXCEPT_EXPORTS");
     for (const { exportId } of unreached) await ledger.acknowledgeExport(exportId);
     expect((await ledger.revocation(revocationId))?.state).toBe("COMPLETE");

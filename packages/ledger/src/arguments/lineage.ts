@@ -1,34 +1,26 @@
 import { z } from "zod";
 import {
   type ArgumentsOf,
-  after,
   count,
-  digest,
   entryId,
   hexDigest,
   id,
   leaseMs,
-  name,
   oneOfEach,
   ordinal,
   storableText,
   uuid,
 } from "../input.js";
-import type { LineageLedger } from "../lineage.js";
+import type { OwnCalls } from "../lineage.js";
 
-const index = z.object({ indexId: count });
+/** An index as it was registered. */
+export const index = z.object({ indexId: count });
 /** Work that was claimed, as it came. */
-const work = z.object({ subscriptionId: id, ordinal, claimToken: uuid });
+export const work = z.object({ subscriptionId: id, ordinal, claimToken: uuid });
 const group = z.object({ groupId: id, partId: id });
 
-/** What the calls of `LineageLedger` take. */
-export const lineageArguments: ArgumentsOf<LineageLedger> = {
-  registerStore: [["store", z.object({ name, kind: name })]],
-  registerIndex: [
-    ["index", z.object({ name, version: count, store: name, embeddings: name, configurationDigest: digest })],
-  ],
-  findIndex: [["name", name]],
-  servingIndex: [["name", name]],
+/** What the calls of `LineageLedger` take, without those of its other areas. */
+export const lineageArguments: ArgumentsOf<OwnCalls> = {
   claimIndexWork: [
     ["index", index],
     ["page", z.object({ limit: count, leaseMs })],
@@ -59,10 +51,4 @@ export const lineageArguments: ArgumentsOf<LineageLedger> = {
     ],
   ],
   abandonIntents: [["groupIds", z.array(id)]],
-  exportVersions: [
-    [
-      "page",
-      z.object({ source: name, reader: name, destination: storableText, limit: count, afterId: after.optional() }),
-    ],
-  ],
 };

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type ArgumentsOf, after, count, entryId, id, leaseMs, name, scope, storableText, uuid } from "../input.js";
+import { type ArgumentsOf, count, entryId, id, leaseMs, name, scope, storableText, uuid } from "../input.js";
 import type { RevocationLedger } from "../revocations.js";
 
 /** What a person has to have written. */
@@ -43,11 +43,4 @@ export const revocationArguments: ArgumentsOf<RevocationLedger> = {
     ["failure", storableText],
   ],
   purgeReceipts: [["revocationId", id.optional()]],
-  unreachedExports: [
-    [
-      "filter",
-      z.object({ revocationId: id.optional(), afterId: after.optional(), limit: count.optional() }).optional(),
-    ],
-  ],
-  acknowledgeExport: [["exportId", id]],
 };

@@ -17,6 +17,7 @@
 --   superseded  this ordinal or a newer one was confirmed in this index
 --   revoked     closed, hidden, reopened with another generation, or covered by a reader's revocation
 --   claim_lost  the claim ended or is another worker's
+--   index_retired  the index left; what was written is purged
 --   group_gone  a group was purged or abandoned, or a revocation of its part was lifted meanwhile: index it again
 create or replace function fenceline.confirm_versions(
   p_index int, p_subscriptions bigint[], p_ordinals bigint[], p_tokens uuid[],
@@ -87,6 +88,9 @@ begin
       join fenceline.group_root r on r.subscription_id = o.subscription_id and r.ordinal = o.confirmed_ordinal
       where o.index_id = p_index and o.subscription_id = any (p_subscriptions)
         and r.index_id = p_index and r.state = 'CURRENT'
+      union
+      select r.group_id from fenceline.group_root r join fenceline.subscription s using (subscription_id)
+      where r.subscription_id = any (p_subscriptions) and s.derived and r.derived and r.state in ('PENDING', 'CURRENT')
       order by 1);
     exit when v_needed = v_locked;
     perform 1 from fenceline.entry_group g where g.group_id = any (v_needed) order by g.group_id for no key update;
@@ -130,7 +134,7 @@ language sql volatile as $$
     join version v on v.subscription_id = u.subscription_id
     left join fenceline.entry e on e.entry_number = u.entry_number
     left join fenceline.entry_group g on g.group_id = e.group_id and g.index_id = p_index
-      and g.resource_id = v.resource_id
+      and g.resource_id = v.resource_id and g.kind = 'chunk'
     where g.state is distinct from 'PRESENT' or not g.settled
   ), unconfirmed as (
     select w.subscription_id from written w
@@ -139,6 +143,7 @@ language sql volatile as $$
   select array_agg(
     case
       when v.stands is not true then 'revoked'
+      when (select i.retired_at is not null from fenceline.index i where i.index_id = p_index) then 'index_retired'
       when v.confirmed_ordinal = v.ordinal and v.subscription_id not in (select subscription_id from unconfirmed)
         then 'confirmed'
       when v.confirmed_ordinal >= v.ordinal then 'superseded'
@@ -210,15 +215,15 @@ begin
     exit when v_group is null;
 
     -- Due for a look: an edge copied here may be ending in a transaction that waits for the old group.
-    insert into fenceline.entry_group (index_id, store_id, resource_id, part_id, state, settled, entries, purge_due)
-    select index_id, store_id, resource_id, part_id, state, settled, cardinality(v_taken), true
+    insert into fenceline.entry_group (index_id, store_id, kind, resource_id, part_id, state, settled, entries, purge_due)
+    select index_id, store_id, kind, resource_id, part_id, state, settled, cardinality(v_taken), true
     from fenceline.entry_group where group_id = v_group
     returning group_id into v_new;
     update fenceline.entry set group_id = v_new where entry_number = any (v_taken);
     update fenceline.entry_group set entries = entries - cardinality(v_taken) where group_id = v_group;
     insert into fenceline.group_root
-      (group_id, subscription_id, ordinal, part_id, ingredient, scope_id, resource_id, index_id, state)
-    select v_new, subscription_id, ordinal, part_id, ingredient, scope_id, resource_id, index_id, state
+      (group_id, subscription_id, ordinal, part_id, ingredient, scope_id, resource_id, index_id, state, derived)
+    select v_new, subscription_id, ordinal, part_id, ingredient, scope_id, resource_id, index_id, state, derived
     from fenceline.group_root where group_id = v_group;
   end loop;
 end $$;
@@ -244,6 +249,29 @@ begin
   )
   select array_agg(distinct s.group_id) into v_superseded from superseded s;
 
+  perform fenceline.attach_reused(p_index, p_subscriptions, p_ordinals, p_reused, p_reused_for, false);
+  perform fenceline.end_cached_embeddings(p_confirmed, p_subscriptions, p_ordinals);
+
+  update fenceline.group_root r set state = 'CURRENT'
+  from unnest(p_written, p_written_for) w (group_id, subscription_id)
+  join unnest(p_subscriptions, p_ordinals) i (subscription_id, ordinal) on i.subscription_id = w.subscription_id
+  where r.group_id = w.group_id and r.subscription_id = i.subscription_id and r.ordinal = i.ordinal and r.state = 'PENDING';
+  update fenceline.entry_group g
+  set state = 'PRESENT', settled = true, writer_lease_until = null, purge_due = false, claim_token = null
+  where g.group_id = any (p_written);
+
+  update fenceline.entry_group g set purge_due = true
+  where g.group_id = any (v_superseded) and not g.purge_due and fenceline.is_group_dead(g.group_id);
+end $$;
+
+-- Makes versions stand on whole groups that they reuse, whose rows the caller holds.
+--   p_subscriptions, p_ordinals  the versions
+--   p_reused, p_reused_for       numbers of entries, each with the subscription
+--   p_derived                    of cached embeddings, not of chunks
+create or replace function fenceline.attach_reused(
+  p_index int, p_subscriptions bigint[], p_ordinals bigint[], p_reused bigint[], p_reused_for bigint[], p_derived boolean
+) returns void
+language sql volatile as $$
   with reused as materialized (
     select distinct g.group_id, g.part_id, i.subscription_id, i.ordinal
     from unnest(p_reused, p_reused_for) u (entry_number, subscription_id)
@@ -258,21 +286,27 @@ begin
       and r.ordinal > (select min(f.ordinal) from fenceline.group_root f
                        where f.group_id = r.group_id and f.subscription_id = r.subscription_id)
   )
-  insert into fenceline.group_root (group_id, subscription_id, ordinal, part_id, scope_id, resource_id, index_id, state)
-  select u.group_id, u.subscription_id, u.ordinal, u.part_id, s.scope_id, s.resource_id, p_index, 'CURRENT'
+  insert into fenceline.group_root (group_id, subscription_id, ordinal, part_id, scope_id, resource_id, index_id, state, derived)
+  select u.group_id, u.subscription_id, u.ordinal, u.part_id, s.scope_id, s.resource_id, p_index, 'CURRENT', p_derived
   from reused u join fenceline.subscription s using (subscription_id)
   on conflict (group_id, subscription_id, ordinal, part_id, ingredient) do update set state = 'CURRENT';
+$$;
 
-  update fenceline.group_root r set state = 'CURRENT'
-  from unnest(p_written, p_written_for) w (group_id, subscription_id)
-  join unnest(p_subscriptions, p_ordinals) i (subscription_id, ordinal) on i.subscription_id = w.subscription_id
-  where r.group_id = w.group_id and r.subscription_id = i.subscription_id and r.ordinal = i.ordinal and r.state = 'PENDING';
-  update fenceline.entry_group g
-  set state = 'PRESENT', settled = true, writer_lease_until = null, purge_due = false, claim_token = null
-  where g.group_id = any (p_written);
-
-  update fenceline.entry_group g set purge_due = true
-  where g.group_id = any (v_superseded) and not g.purge_due and fenceline.is_group_dead(g.group_id);
+-- Ends the cached embeddings whose text the confirmed versions have no more: nobody let them stand for these.
+create or replace function fenceline.end_cached_embeddings(p_confirmed bigint[], p_subscriptions bigint[], p_ordinals bigint[])
+returns void
+language plpgsql volatile as $$
+begin
+  -- Most ledgers derive nothing, and ask no more than this.
+  if exists (select 1 from fenceline.subscription s where s.subscription_id = any (p_confirmed) and s.derived) then
+    perform fenceline.end_derived_edges(array(
+      select distinct r.group_id
+      from unnest(p_subscriptions, p_ordinals) i (subscription_id, ordinal)
+      join fenceline.group_root r on r.subscription_id = i.subscription_id
+      where i.subscription_id = any (p_confirmed) and r.derived and r.state in ('PENDING', 'CURRENT')
+        and r.ordinal < i.ordinal
+      order by r.group_id), p_subscriptions, p_ordinals);
+  end if;
 end $$;
 
 -- Whether nothing holds a group any more: no edge at all, or an ingredient without a living alternative (L1, P3).

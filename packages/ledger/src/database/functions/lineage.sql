@@ -14,73 +14,6 @@ begin
         where s.subscription_id = any (p_subscriptions) order by s.scope_id) p;
 end $$;
 
--- Registers an index, or returns it: the row, and whether versions accepted before have to become due in it
--- (`fill_index`, in a transaction of its own).
---   p_name, p_version, p_store, p_embeddings, p_configuration  as declared
--- Result: outcome `registered`, `known`, `other_configuration` (this version is registered with another configuration;
--- nothing changed), `store_unknown`.
-create or replace function fenceline.register_index(
-  p_name text, p_version int, p_store text, p_embeddings text, p_configuration bytea
-) returns table (outcome text, index_id int, filled boolean)
-language plpgsql volatile as $$
-#variable_conflict use_column
-declare
-  v_store int;
-begin
-  select s.store_id into v_store from fenceline.store s where s.name = p_store;
-  if v_store is null then
-    return query select 'store_unknown', null::int, null::boolean;
-    return;
-  end if;
-  return query
-    insert into fenceline.index (name, version, store_id, embeddings, configuration_digest)
-    values (p_name, p_version, v_store, p_embeddings, p_configuration)
-    on conflict (name, version) do nothing
-    returning 'registered', index_id, false;
-  if found then
-    return;
-  end if;
-  return query
-    select case when i.store_id = v_store and i.embeddings = p_embeddings and i.configuration_digest = p_configuration
-             then 'known' else 'other_configuration' end,
-           i.index_id, i.filled_at is not null
-    from fenceline.index i where i.name = p_name and i.version = p_version;
-end $$;
-
--- Makes the newest accepted versions due in an index, once. Waits for every acceptance that began before the index was
--- there; those that begin later raise its outbox themselves.
---   p_index  the index
--- Result: how many became due.
-create or replace function fenceline.fill_index(p_index int) returns int
-language plpgsql volatile as $$
-declare
-  v_filled int;
-begin
-  perform fenceline.fence_exclusive(p.scope_id) from (select scope_id from fenceline.policy_scope order by scope_id) p;
-  insert into fenceline.outbox (subscription_id, index_id, ordinal)
-    select s.subscription_id, p_index, s.version_ordinal
-    from fenceline.subscription s
-    -- Also what is hidden now: shown again unchanged, it would raise no outbox row (F6).
-    where s.version_ordinal is not null and s.lifecycle = 'ACTIVE'
-    order by s.subscription_id
-    on conflict do nothing;
-  get diagnostics v_filled = row_count;
-  update fenceline.index set filled_at = fenceline.now() where index_id = p_index;
-  perform fenceline.let_index_serve(p_index);
-  return v_filled;
-end $$;
-
--- An index version takes over from the one before it when every version that waits in it is confirmed (design §5).
---   p_index  the index
-create or replace function fenceline.let_index_serve(p_index int) returns void
-language sql volatile as $$
-  update fenceline.index i set serving_since = fenceline.now()
-  where i.index_id = p_index and i.serving_since is null and i.filled_at is not null
-    and not exists (
-      select 1 from fenceline.outbox o join fenceline.subscription s using (subscription_id)
-      where o.index_id = p_index and o.pending and s.lifecycle = 'ACTIVE' and s.hidden_because is null)
-$$;
-
 -- Claims versions that wait to be indexed, none whose subscription is closed, hidden or covered by a reader's
 -- revocation. Nothing is decided here: intents and confirm test the same again under the fence, so none is taken.
 --   p_index, p_limit  which and how many
@@ -102,7 +35,9 @@ begin
     join fenceline.subscription s using (subscription_id)
     join fenceline.policy_scope p using (scope_id)
     join fenceline.resource q using (resource_id)
-    where o.index_id = p_index and o.pending and (o.claim_until is null or o.claim_until <= fenceline.now())
+    where o.index_id = p_index and o.pending
+      and not exists (select 1 from fenceline.index i where i.index_id = p_index and i.retired_at is not null)
+      and (o.claim_until is null or o.claim_until <= fenceline.now())
       and s.lifecycle = 'ACTIVE' and s.hidden_because is null
       and (p.standing_revocations = 0 or not fenceline.is_revoked(p.subject_id, q.deny_hashes, 'reader'))
     order by o.subscription_id
@@ -124,7 +59,8 @@ begin
            (select json_agg(json_build_object('number', e.entry_number, 'partId', g.part_id,
                                               'chunkDigest', encode(e.chunk_digest, 'hex')) order by e.entry_number)
             from fenceline.entry_group g join fenceline.entry e using (group_id)
-            where g.resource_id = s.resource_id and g.index_id = p_index and g.state = 'PRESENT' and g.settled)
+            where g.resource_id = s.resource_id and g.index_id = p_index and g.state = 'PRESENT' and g.settled
+              and g.kind = 'chunk')
     from fenceline.outbox o
     join fenceline.subscription s using (subscription_id)
     join fenceline.resource_version v on v.subscription_id = o.subscription_id and v.ordinal = o.ordinal
@@ -190,7 +126,7 @@ begin
       select i.position::int as intent, nextval('fenceline.entry_group_group_id_seq') as group_id,
              i.subscription_id, i.ordinal, i.token, i.part_id, s.scope_id, s.resource_id, x.store_id,
              p.standing_revocations > 0 and fenceline.is_revoked(p.subject_id, q.deny_hashes || part.deny_hashes, 'reader')
-               as covered
+               as covered, x.retired_at is not null as retired
       from unnest(p_subscriptions, p_ordinals, p_tokens, p_parts) with ordinality
              i (subscription_id, ordinal, token, part_id, position)
       join fenceline.index x on x.index_id = p_index
@@ -219,7 +155,7 @@ begin
       insert into fenceline.group_root
         (group_id, subscription_id, ordinal, part_id, scope_id, resource_id, index_id, state)
       select i.group_id, i.subscription_id, i.ordinal, i.part_id, i.scope_id, i.resource_id, p_index,
-             case when i.covered then 'REVOKED' else 'PENDING' end::fenceline.edge_state
+             case when i.covered then 'REVOKED' when i.retired then 'SUPERSEDED' else 'PENDING' end::fenceline.edge_state
       from intent i
     )
     select i.intent, i.group_id, array_agg(e.entry_number order by e.position)
@@ -243,55 +179,6 @@ begin
   perform 1 from fenceline.entry_group where group_id = any (p_groups) order by group_id for no key update;
   update fenceline.entry_group set state = 'ABANDONED', purge_due = true, claim_token = null
   where group_id = any (p_groups) and state = 'INTENT';
-end $$;
-
--- A page of the newest accepted versions of a reader, each recorded as an export (L6). Left out: what is hidden, closed
--- by a revocation, not accepted in its present generation, covered by a reader's revocation; covered parts as well.
---   p_source, p_reader, p_destination  whose versions, and where they go
---   p_limit, p_after                   the page: subscriptions above this id
--- Result: as `claim_index_work`, without claims.
-create or replace function fenceline.export_versions(
-  p_source text, p_reader text, p_destination text, p_limit int, p_after bigint
-) returns table (subscription_id bigint, ordinal bigint, source text, reader text, uri text, name text, title text,
-                 mime_type text, parts json)
-language plpgsql volatile as $$
-#variable_conflict use_column
-declare
-  v_scope int;
-  v_subject bigint;
-begin
-  select p.scope_id, p.subject_id into v_scope, v_subject
-  from fenceline.policy_scope p
-  join fenceline.source src using (source_id)
-  join fenceline.subject subj using (subject_id)
-  where src.name = p_source and subj.name = p_reader;
-  if v_scope is null then
-    return;
-  end if;
-  perform fenceline.fence_shared(v_scope);
-  return query
-    with page as materialized (
-      select s.subscription_id, v.ordinal, s.uri, s.name, s.title, v.mime_type
-      from fenceline.subscription s
-      join fenceline.resource q using (resource_id)
-      join fenceline.resource_version v on v.subscription_id = s.subscription_id and v.ordinal = s.version_ordinal
-      where s.scope_id = v_scope and s.subscription_id > p_after
-        and s.hidden_because is null and s.closed_by is null and s.lifecycle <> 'RECONCILIATION_REQUIRED'
-        and v.generation = s.generation
-        and not fenceline.is_revoked(v_subject, q.deny_hashes, 'reader')
-      order by s.subscription_id
-      limit p_limit
-    ), exported as (
-      insert into fenceline.export (subscription_id, ordinal, destination)
-      select p.subscription_id, p.ordinal, p_destination from page p
-    )
-    select p.subscription_id, p.ordinal, p_source, p_reader, p.uri, p.name, p.title, p.mime_type,
-           (select json_agg(json_build_object('partId', b.part_id, 'uri', b.part_uri, 'mimeType', b.mime_type,
-                                              'text', b.text, 'bytes', encode(b.bytes, 'base64')) order by b.position)
-            from fenceline.body b join fenceline.resource part on part.resource_id = b.part_id
-            where b.subscription_id = p.subscription_id and b.ordinal = p.ordinal
-              and not fenceline.is_revoked(v_subject, part.deny_hashes, 'reader'))
-    from page p order by p.subscription_id;
 end $$;
 
 -- Repair: entries of an index that are recorded and not in their store. Their groups are not reused any more, and the

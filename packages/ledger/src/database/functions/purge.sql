@@ -113,6 +113,7 @@ begin
   from fenceline.group_root r join fenceline.subscription s using (subscription_id)
   where r.group_id = any (v_gone) and v.subscription_id = r.subscription_id and v.ordinal = r.ordinal
     and v.digest is not null and r.state <> 'PENDING' and v.ordinal < s.version_ordinal;
+  perform fenceline.remember_purged_entries(v_gone);
   delete from fenceline.entry e using fenceline.entry_group g
   where e.group_id = g.group_id and g.group_id = any (v_gone) and fenceline.is_write_over(g);
   update fenceline.entry_group g
@@ -151,7 +152,7 @@ language sql volatile as $$
            end as cause
     from fenceline.entry_group g left join fenceline.revocation_group x using (group_id)
     where g.group_id = any (p_groups)
-  )
+  ), written as (
   insert into fenceline.purge_receipt
     (revocation_id, store_id, cause, entries, ids_digest, claim, started_at, absent_at)
   select p.revocation_id, p.store_id, p.cause, count(*),
@@ -161,6 +162,13 @@ language sql volatile as $$
   from purged p join fenceline.entry e using (group_id)
   where p.cause <> 'reappeared' or e.entry_number = any (p_reappeared)
   group by p.revocation_id, p.store_id, p.cause
+  returning purge_receipt_id, revocation_id, store_id, cause
+  )
+  -- So that a trace can name the receipt of an entry that is gone (L4).
+  insert into fenceline.purge_receipt_group (group_id, purge_receipt_id)
+  select p.group_id, w.purge_receipt_id
+  from purged p join written w on w.store_id = p.store_id and w.cause = p.cause
+    and w.revocation_id is not distinct from p.revocation_id
 $$;
 
 -- Hands claims back and records the store as failing (P5). Due again after a backoff of 1 s, doubled each time, at most 60 s.

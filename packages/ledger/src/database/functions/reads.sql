@@ -171,6 +171,7 @@ declare
   v_ordinals bigint[];
   v_outcomes text[];
   v_versions bigint[];
+  v_derived bigint[]; -- new versions of what something was derived from
 begin
   if exists (select 1 from fenceline.unknown_resources(p_source, p_part_key_digests)) then
     return query select null::bigint, null::bigint, 'resources_missing', null::bigint;
@@ -213,7 +214,7 @@ begin
       failures = 0, hidden_because = null, not_found_at = null
     from asked a where s.subscription_id = a.subscription_id and a.refusal is null
     returning s.subscription_id, a.ordinal, s.version_ordinal, a.same is true as same, a.current, a.resource_id, s.generation,
-      a.digest, a.mime_type, a.size, a.listed_scan_id, a.subject_id, a.policy_epoch),
+      a.digest, a.mime_type, a.size, a.listed_scan_id, a.subject_id, a.policy_epoch, s.derived),
   versions as (
     insert into fenceline.resource_version
       (subscription_id, ordinal, generation, policy_epoch, digest, mime_type, bytes, scan_id, accepted_at)
@@ -223,7 +224,8 @@ begin
     from accepted n where not n.same),
   due_in_indexes as (
     insert into fenceline.outbox as o (subscription_id, index_id, ordinal)
-    select n.subscription_id, x.index_id, n.ordinal from accepted n cross join fenceline.index x where not n.same
+    select n.subscription_id, x.index_id, n.ordinal from accepted n cross join fenceline.index x
+    where not n.same and x.takes_versions and x.retired_at is null
     order by n.subscription_id, x.index_id
     on conflict (subscription_id, index_id) do update set ordinal = excluded.ordinal, pending = true),
   receipts as (
@@ -242,9 +244,13 @@ begin
     from accepted n
     union all
     select a.subscription_id, a.ordinal, a.refusal, null from asked a where a.refusal is not null)
-  select array_agg(z.subscription_id), array_agg(z.ordinal), array_agg(z.outcome), array_agg(z.version_ordinal)
-  into v_subscriptions, v_ordinals, v_outcomes, v_versions
+  select array_agg(z.subscription_id), array_agg(z.ordinal), array_agg(z.outcome), array_agg(z.version_ordinal),
+    (select array_agg(n.subscription_id) from accepted n where n.derived and not n.same)
+  into v_subscriptions, v_ordinals, v_outcomes, v_versions, v_derived
   from answers z;
+  if v_derived is not null then
+    perform fenceline.supersede_derived(v_derived);
+  end if;
   perform fenceline.keep_bodies(p_scope, p_source,
     array(select z.subscription_id from unnest(v_subscriptions, v_outcomes) as z (subscription_id, outcome)
       where z.outcome in ('accepted', 'accepted_not_current')),

@@ -57,6 +57,10 @@ begin
     if v.role <> 'audience' then
       perform fenceline.close_and_mark(v, v_source, v_resources);
     end if;
+    if v.role <> 'reader' then
+      perform fenceline.mark_entries_of_audience(v, v_source, v_resources);
+    end if;
+    perform fenceline.record_covered_exports(v, v_source, v_resources);
     select left(case when v.cursor_phase in (0, 2) then q.match_key else q.segment_key end, 600), q.resource_id
     into v.cursor_key, v.cursor_resource
     from fenceline.resource q where q.resource_id = v_resources[cardinality(v_resources)];
@@ -171,9 +175,6 @@ begin
   where subscription_id = any (v_whole) or subscription_id = any (v_partly) and part_id = any (p_resources);
   insert into fenceline.revocation_part (revocation_id, subscription_id)
   select v.revocation_id, p.subscription_id from unnest(v_partly) p (subscription_id)
-  on conflict do nothing;
-  insert into fenceline.revocation_export (revocation_id, export_id)
-  select v.revocation_id, e.export_id from fenceline.export e where e.subscription_id = any (v_whole || v_partly)
   on conflict do nothing;
 
   v_groups := fenceline.lock_covered_groups(v_whole, v_partly, p_resources);

@@ -232,24 +232,3 @@ language sql stable as $$
     and (p_open is null or (v.state in ('EFFECTIVE', 'COMPLETE_EXCEPT_EXPORTS')) = p_open)
   order by v.revocation_id desc
 $$;
-
--- Takes note that somebody dealt with an export; revocations that waited for nothing else are complete.
--- Result: whether there was such an export, not acknowledged before.
-create or replace function fenceline.acknowledge_export(p_export bigint) returns boolean
-language plpgsql volatile as $$
-declare
-  v_revocations bigint[];
-begin
-  v_revocations := array(
-    select v.revocation_id from fenceline.revocation v
-    where v.revocation_id in (select x.revocation_id from fenceline.revocation_export x where x.export_id = p_export)
-    order by v.revocation_id for no key update);
-  update fenceline.export set acknowledged_at = fenceline.now() where export_id = p_export and acknowledged_at is null;
-  if not found then
-    return false;
-  end if;
-  perform fenceline.complete_revocation(r.revocation_id)
-  from unnest(v_revocations) r (revocation_id)
-  join fenceline.revocation v using (revocation_id) where v.state = 'COMPLETE_EXCEPT_EXPORTS';
-  return true;
-end $$;

@@ -43,6 +43,7 @@ language sql stable as $$
   cross join fenceline.index i
   left join fenceline.outbox o on o.subscription_id = s.subscription_id and o.index_id = i.index_id
   where s.lifecycle = 'ACTIVE' and s.hidden_because is null and v.generation = s.generation and i.filled_at is not null
+    and i.takes_versions and i.retired_at is null
 $$;
 
 -- Entries, groups and edges: L1 to L5, P3.
@@ -72,15 +73,48 @@ language sql stable as $$
   left join fenceline.entry_group g using (group_id)
   left join fenceline.resource_version v using (subscription_id, ordinal)
   union all
-  select 'current_edge_is_on_a_present_group', count(*), count(*) filter (where g.state is distinct from 'PRESENT')
+  -- Of an entry made of several, the edges of other ingredients stay CURRENT when one dies.
+  select 'current_edge_is_on_a_present_group', count(*),
+         count(*) filter (where g.state is distinct from 'PRESENT' and not (r.derived and fenceline.is_group_dead(r.group_id)))
   from fenceline.group_root r left join fenceline.entry_group g using (group_id) where r.state = 'CURRENT'
   union all
   select 'one_current_version_per_index', count(*), count(*) filter (where c.versions > 1)
   from (select count(distinct r.ordinal) as versions from fenceline.group_root r
-        where r.state = 'CURRENT' and r.ingredient = 0 group by r.subscription_id, r.index_id) c
+        where r.state = 'CURRENT' and r.ingredient = 0 and not r.derived group by r.subscription_id, r.index_id) c
   union all
   select 'group_stays_in_one_source_and_uri', count(*), count(*) filter (where r.resource_id <> g.resource_id)
-  from fenceline.group_root r join fenceline.entry_group g using (group_id) where r.ingredient = 0
+  from fenceline.group_root r join fenceline.entry_group g using (group_id) where g.resource_id is not null
+  union all
+  select 'derived_group_has_parents_and_roots', count(*),
+         count(*) filter (where not exists (select 1 from fenceline.group_parent n where n.group_id = g.group_id)
+                            or not exists (select 1 from fenceline.group_root r where r.group_id = g.group_id and r.derived))
+  from fenceline.entry_group g where g.kind not in ('chunk', 'embedding')
+  union all
+  select 'derived_from_newest_versions_alone', count(*), count(*) filter (where r.ordinal < s.version_ordinal)
+  from fenceline.group_root r
+  join fenceline.entry_group g using (group_id) join fenceline.subscription s using (subscription_id)
+  where r.derived and r.state = 'CURRENT' and g.kind <> 'embedding'
+  union all
+  select 'entry_for_one_audience_not_revoked_there', count(*), count(*) filter (where r.group_id is not null)
+  from fenceline.revocation v
+  left join lateral (
+    select g.group_id
+    from fenceline.entry_group g join fenceline.group_root r using (group_id)
+    join fenceline.resource q on q.resource_id in (r.resource_id, r.part_id)
+    join fenceline.revocation_cover c on c.revocation_id = v.revocation_id and c.hash = any (q.deny_hashes)
+    where g.audience_id = v.subject_id and r.state = 'CURRENT'
+    limit 1) r on true
+  where v.state <> 'LIFTED' and v.marked_all and v.role <> 'reader'
+  union all
+  select 'exports_left_open_are_waited_for', count(*),
+         count(*) filter (where (v.state = 'COMPLETE_EXCEPT_EXPORTS') is distinct from exists (
+           select 1 from fenceline.revocation_export x join fenceline.export e using (export_id)
+           where x.revocation_id = v.revocation_id and e.acknowledged_at is null))
+  from fenceline.revocation v where v.state in ('COMPLETE', 'COMPLETE_EXCEPT_EXPORTS')
+  union all
+  -- Between a retirement and its last batch these are being ended.
+  select 'retired_index_serves_nothing', count(*), count(*) filter (where g.state = 'PRESENT' and not g.purge_due)
+  from fenceline.index i join fenceline.entry_group g using (index_id) where i.retired_at is not null
 $$;
 
 -- Grants and revocations: G1, P1 to P5.

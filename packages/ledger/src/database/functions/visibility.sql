@@ -24,17 +24,18 @@ begin
     with asked as materialized (
       select e.entry_number, e.group_id from fenceline.entry e where e.entry_number = any (p_entries)
     ), present as materialized (
-      select g.group_id, g.index_id
+      select g.group_id, g.index_id, g.audience_id
       from (select distinct a.group_id from asked a) a
       join fenceline.entry_group g using (group_id)
       join fenceline.index i using (index_id)
-      where g.state = 'PRESENT' and i.name = p_index
+      where g.state = 'PRESENT' and i.name = p_index and i.retired_at is null
+        and (g.audience_id is null or g.audience_id = any (v_asker))
     ), root as materialized (
-      select r.group_id, r.ingredient, r.subscription_id, r.ordinal, r.resource_id,
+      select r.group_id, r.ingredient, r.subscription_id, r.ordinal, r.resource_id, a.audience_id,
              nullif(r.part_id, r.resource_id) as part_id, r.state = 'CURRENT' as current
       from present a join fenceline.group_root r using (group_id)
     ), edge as materialized (
-      select row_number() over () as edge, r.group_id, r.ingredient, r.subscription_id, r.ordinal, p.source_id,
+      select row_number() over () as edge, r.group_id, r.ingredient, r.subscription_id, r.ordinal, r.audience_id, p.source_id,
              p.subject_id as reader_id,
              q.segment_key, q.match_key, q.cover_hashes, part.resource_id as part_id, part.segment_key as part_segment_key,
              part.match_key as part_match_key, part.cover_hashes as part_cover_hashes,
@@ -105,6 +106,9 @@ begin
       where (e.edge in (select a.edge from allowed a)) is true
         and (e.edge in (select d.edge from denied d
                         where d.as_reader or d.as_audience and d.subject_id = any (v_users))) is not true
+        -- What was made for one audience goes with it, whatever else would show it.
+        and (e.audience_id is null
+          or ((e.edge, e.audience_id) in (select d.edge, d.subject_id from denied d where d.as_audience)) is not true)
       order by e.group_id, e.ingredient, e.rank, e.verified_at desc nulls last, e.subscription_id
     ), needed as materialized (
       -- Of every edge a group ever had: an ingredient whose edges are all dead hides the group.

@@ -1,0 +1,134 @@
+-- Indexes and their versions: how one begins to take what is accepted, takes over, and leaves.
+--
+-- 1. A version of an index is built beside the one that serves, and takes over when all that waited in it is confirmed.
+-- 2. Filling and retiring hold the exclusive fence of every scope: each acceptance, intent and confirm comes before or after.
+-- 3. A retired version takes nothing more, shows nothing and never serves; what it held is purged like all else (P3).
+
+-- Registers an index, or returns it: the row, and whether versions accepted before have to become due in it
+-- (`fill_index`, in a transaction of its own).
+--   p_name, p_version, p_store, p_embeddings, p_configuration  as declared
+--   p_takes_versions  false: of derived entries alone; no version becomes due in it, and it serves at once
+-- Result: outcome `registered`, `known`, `other_configuration` (this version is registered with another configuration;
+-- nothing changed), `retired` (likewise), `store_unknown`.
+create or replace function fenceline.register_index(
+  p_name text, p_version int, p_store text, p_embeddings text, p_configuration bytea, p_takes_versions boolean
+) returns table (outcome text, index_id int, filled boolean)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+  v_store int;
+begin
+  select s.store_id into v_store from fenceline.store s where s.name = p_store;
+  if v_store is null then
+    return query select 'store_unknown', null::int, null::boolean;
+    return;
+  end if;
+  return query
+    insert into fenceline.index
+      (name, version, store_id, embeddings, configuration_digest, takes_versions, filled_at, serving_since)
+    select p_name, p_version, v_store, p_embeddings, p_configuration, p_takes_versions, n.at, n.at
+    from (select case when not p_takes_versions then fenceline.now() end as at) n
+    on conflict (name, version) do nothing
+    returning 'registered', index_id, filled_at is not null;
+  if found then
+    return;
+  end if;
+  return query
+    select case
+             when i.retired_at is not null then 'retired'
+             when i.store_id = v_store and i.embeddings = p_embeddings and i.configuration_digest = p_configuration
+               and i.takes_versions = p_takes_versions then 'known'
+             else 'other_configuration' end,
+           i.index_id, i.filled_at is not null
+    from fenceline.index i where i.name = p_name and i.version = p_version;
+end $$;
+
+-- The exclusive fences of all scopes, in order.
+create or replace function fenceline.fence_every_scope() returns void
+language sql volatile as $$
+  select fenceline.fence_exclusive(p.scope_id) from (select scope_id from fenceline.policy_scope order by scope_id) p
+$$;
+
+-- Makes the newest accepted versions due in an index, once. Waits for every acceptance that began before the index was
+-- there; those that begin later raise its outbox themselves.
+--   p_index  the index
+-- Result: how many became due.
+create or replace function fenceline.fill_index(p_index int) returns int
+language plpgsql volatile as $$
+declare
+  v_filled int;
+begin
+  perform fenceline.fence_every_scope();
+  insert into fenceline.outbox (subscription_id, index_id, ordinal)
+    select s.subscription_id, p_index, s.version_ordinal
+    from fenceline.subscription s
+    join fenceline.index i on i.index_id = p_index and i.takes_versions and i.retired_at is null
+    -- Also what is hidden now: shown again unchanged, it would raise no outbox row (F6).
+    where s.version_ordinal is not null and s.lifecycle = 'ACTIVE'
+    order by s.subscription_id
+    on conflict do nothing;
+  get diagnostics v_filled = row_count;
+  update fenceline.index set filled_at = fenceline.now() where index_id = p_index;
+  perform fenceline.let_index_serve(p_index);
+  return v_filled;
+end $$;
+
+-- An index version takes over from the one before it when every version that waits in it is confirmed (design §5).
+--   p_index  the index
+create or replace function fenceline.let_index_serve(p_index int) returns void
+language sql volatile as $$
+  update fenceline.index i set serving_since = fenceline.now()
+  where i.index_id = p_index and i.serving_since is null and i.filled_at is not null and i.retired_at is null
+    and not exists (
+      select 1 from fenceline.outbox o join fenceline.subscription s using (subscription_id)
+      where o.index_id = p_index and o.pending and s.lifecycle = 'ACTIVE' and s.hidden_because is null)
+$$;
+
+-- Retires versions of an index. Effective when this commits; `empty_retired_index` does what follows.
+--   p_name, p_version  version null: all of them
+-- Result: the ids of those that are retired, also from before.
+create or replace function fenceline.retire_index(p_name text, p_version int) returns int[]
+language plpgsql volatile as $$
+begin
+  perform fenceline.fence_every_scope();
+  update fenceline.index i set retired_at = fenceline.now()
+  where i.name = p_name and (p_version is null or i.version = p_version) and i.retired_at is null;
+  return array(
+    select i.index_id from fenceline.index i
+    where i.name = p_name and (p_version is null or i.version = p_version) order by i.index_id);
+end $$;
+
+-- One batch of what follows a retirement: edges end, groups become due for purge, outbox rows go. A confirm that began before
+-- has ended, as it held a scope's fence.
+--   p_index                   a retired index
+--   p_groups, p_subscriptions  where the batch before ended, both from 0: ids of a group and of a subscription
+--   p_limit                   groups, and outbox rows
+-- Result: where this batch ended; both null: nothing was left.
+create or replace function fenceline.empty_retired_index(
+  p_index int, p_groups bigint, p_subscriptions bigint, p_limit int, out last_group bigint, out last_subscription bigint
+)
+language plpgsql volatile set enable_seqscan = off as $$
+declare
+  v_groups bigint[];
+  v_subscriptions bigint[];
+begin
+  if not exists (select 1 from fenceline.index i where i.index_id = p_index and i.retired_at is not null) then
+    return;
+  end if;
+  v_groups := array(
+    select g.group_id from fenceline.entry_group g
+    where g.group_id > p_groups and g.index_id = p_index and g.state <> 'PURGED'
+    order by g.group_id limit p_limit for no key update);
+  update fenceline.group_root r set state = 'SUPERSEDED'
+  where r.group_id = any (v_groups) and r.state in ('PENDING', 'CURRENT');
+  update fenceline.entry_group g set purge_due = true where g.group_id = any (v_groups) and not g.purge_due;
+  v_subscriptions := array(
+    select o.subscription_id from fenceline.outbox o
+    where o.index_id = p_index and o.subscription_id > p_subscriptions
+    order by o.subscription_id limit p_limit for update);
+  delete from fenceline.outbox o where o.index_id = p_index and o.subscription_id = any (v_subscriptions);
+  if cardinality(v_groups) + cardinality(v_subscriptions) > 0 then
+    last_group := coalesce(v_groups[cardinality(v_groups)], p_groups);
+    last_subscription := coalesce(v_subscriptions[cardinality(v_subscriptions)], p_subscriptions);
+  end if;
+end $$;
