@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { type EntryIdParts, formatEntryId, parseEntryId } from "#src/entry-id.js";
+import { publish, scan } from "./ledger-under-test.js";
 import {
   activeSource,
   advance,
@@ -125,6 +126,37 @@ describeWholeLedger("audit", (ledger) => {
     const after = await ledger.status();
     expect(after.waiting.purging).toBeGreaterThan(before.waiting.purging);
     expect(await statusOf()).toMatchObject({ pushed: 0, due: 0 });
+  });
+
+  test("the status shows the scan that failed beside the catalogue it left alone, what is unsettled, and what is held (S4, S8)", async () => {
+    const uris = Array.from({ length: 30 }, (_, number) => `catalog://${number}`);
+    const { source, session } = await activeSource(ledger, uris);
+    const statusOf = async () => (await ledger.status()).sources.find(({ name }) => name === source);
+    const published = await statusOf();
+    expect(published).toMatchObject({
+      scan: "SNAPSHOT_UNPROVEN",
+      lastScan: { verdict: "SNAPSHOT_UNPROVEN", reason: undefined, endedAt: expect.any(Date) },
+      catalogMeasuredAt: expect.any(Date),
+      nextReviewAt: expect.any(Date),
+      heldRemovals: 0,
+    });
+    const begun = await ledger.beginScan(session);
+    if (typeof begun === "string") return expect.fail(begun);
+    expect(await statusOf()).toEqual(published);
+    const failed = { complete: false, verdict: "INCOMPLETE", reason: "timeout" } as const;
+    await ledger.finishScan(session, begun.scanId, failed);
+    expect(await statusOf()).toMatchObject({
+      scan: "SNAPSHOT_UNPROVEN",
+      catalogMeasuredAt: published?.catalogMeasuredAt,
+      lastScan: { verdict: "INCOMPLETE", reason: "timeout" },
+    });
+    await publish(ledger, session, []);
+    expect(await statusOf()).toMatchObject({ heldRemovals: 1 });
+    const first = await scan(ledger, session, uris);
+    const second = await scan(ledger, session, uris.slice(1));
+    expect(await statusOf()).toMatchObject({ lastScan: { verdict: undefined } });
+    await ledger.publishUnsettled(session, { first, second, attempts: 5 });
+    expect(await statusOf()).toMatchObject({ scan: "UNSETTLED", lastScan: { verdict: "UNSETTLED" } });
   });
 
   test("recorded entries are paged in order, and strays are told from them (repair)", async () => {

@@ -95,6 +95,65 @@ describeLedger("scans and the catalogue", (ledger) => {
     expect(await lifecycles(next)).toEqual({});
   });
 
+  test("scans of another reader or source, given in the wrong order, or with another one between them are no pair (S4, S7)", async () => {
+    const session = await openSession(ledger);
+    const otherReader = await openSession(ledger, { source: session.source, reader: "svc:other" });
+    const otherSource = await openSession(ledger);
+    const mine = await scan(ledger, session, plans(3));
+    for (const other of [otherReader, otherSource]) {
+      const theirs = await scan(ledger, other, plans(3));
+      for (const pair of [
+        { first: mine, second: theirs },
+        { first: theirs, second: mine },
+      ]) {
+        expect(await ledger.publishCatalog(session, pair)).toEqual({ outcome: "incomplete" });
+        expect(await ledger.publishUnsettled(session, pair)).toMatchObject({ outcome: "incomplete" });
+      }
+    }
+    const next = await scan(ledger, session, plans(3));
+    const last = await scan(ledger, session, plans(3));
+    for (const pair of [
+      { first: next, second: mine },
+      { first: mine, second: last },
+      { first: last, second: last + 1_000 },
+    ]) {
+      expect(await ledger.publishCatalog(session, pair)).toEqual({ outcome: "incomplete" });
+    }
+    expect(await lifecycles(session)).toEqual({});
+    expect(await ledger.publishCatalog(session, { first: next, second: last })).toMatchObject({ outcome: "published" });
+  });
+
+  test("a scan that began before the other ended is no second one (S4)", async () => {
+    const session = await openSession(ledger);
+    const begun = [await ledger.beginScan(session), await ledger.beginScan(session)];
+    const [first, second] = begun.map((each) => (typeof each === "string" ? expect.fail(each) : each.scanId)) as [
+      number,
+      number,
+    ];
+    const entries = plans(3).map((uri) => ({ uri, descriptorDigest: digest(uri) }));
+    for (const scanId of [first, second]) {
+      await ledger.recordScanPage(session, scanId, { cursorDigest: digest(""), entries });
+      await ledger.advanceClock(1);
+      expect(await ledger.finishScan(session, scanId, { complete: true })).toBe("complete");
+    }
+    expect(await ledger.publishCatalog(session, { first, second })).toEqual({ outcome: "incomplete" });
+  });
+
+  test("an invalid cursor between two scans starts over: the one before it counts no more (S4)", async () => {
+    const session = await openSession(ledger);
+    const first = await scan(ledger, session, plans(3));
+    const begun = await ledger.beginScan(session);
+    const failed = typeof begun === "string" ? expect.fail(begun) : begun.scanId;
+    const end = { complete: false, verdict: "INCOMPLETE", reason: "cursor_invalid" } as const;
+    await ledger.finishScan(session, failed, end);
+    const second = await scan(ledger, session, plans(3));
+    expect(await ledger.publishCatalog(session, { first, second })).toEqual({ outcome: "incomplete" });
+    const third = await scan(ledger, session, plans(3));
+    expect(await ledger.publishCatalog(session, { first: second, second: third })).toMatchObject({
+      outcome: "published",
+    });
+  });
+
   test("equal URIs with another description are a differing set (S4)", async () => {
     const session = await openSession(ledger);
     const scans: number[] = [];
@@ -192,6 +251,30 @@ describeLedger("scans and the catalogue", (ledger) => {
     expect(await ledger.confirmRemoval(removal?.heldRemovalId as number, "operator")).toBe("unknown");
   });
 
+  test("an emptied list that is not above the share goes on when a second full scan agrees, without a person (S8)", async () => {
+    const session = await openSession(ledger);
+    await activate(ledger, session, plans(3), "polled");
+    const floor = { count: 25, share: 1 };
+    const emptied = async () => {
+      const first = await scan(ledger, session, []);
+      return ledger.publishCatalog(session, { first, second: await scan(ledger, session, []), floor });
+    };
+    expect(await emptied()).toMatchObject({ held: true, vanished: 3 });
+    expect(await emptied()).toMatchObject({ held: false, vanished: 3 });
+  });
+
+  test("the scans that found a removal do not agree with themselves, however often they are published (S8)", async () => {
+    const session = await openSession(ledger);
+    await activate(ledger, session, plans(3), "polled");
+    const first = await scan(ledger, session, []);
+    const second = await scan(ledger, session, []);
+    expect(await ledger.publishCatalog(session, { first, second })).toMatchObject({ held: true });
+    const [removal] = (await ledger.heldRemovals()).filter(({ source }) => source === session.source);
+    await ledger.confirmRemoval(removal?.heldRemovalId as number, "operator");
+    expect(await ledger.publishCatalog(session, { first, second })).toMatchObject({ held: true });
+    expect(await publish(ledger, session, [])).toMatchObject({ held: false, vanished: 3 });
+  });
+
   test("a confirmation is about the resources that were reported: another finding is held anew (S8)", async () => {
     const session = await openSession(ledger);
     await activate(ledger, session, plans(60), "polled");
@@ -277,15 +360,18 @@ describeLedger("scans and the catalogue", (ledger) => {
     expect(await accept(ledger, session, read as never, "v1")).toBe("accepted");
   });
 
-  test("a scan of which pages are missing publishes nothing, and old entries are forgotten", async () => {
+  test("the entries of old scans are forgotten, but not those of the last two and of the catalogue (S6, S8)", async () => {
     const session = await openSession(ledger);
-    for (let time = 0; time < 4; time++) await scan(ledger, session, plans(5));
-    expect(
-      await ledger.sql(
-        `select count(distinct scan_id) as scans from fenceline.scan_entry join fenceline.scan using (scan_id) where scope_id = $1`,
-        [session.scopeId],
-      ),
-    ).toEqual([{ scans: 3 }]);
+    await publish(ledger, session, plans(5));
+    const { catalog_scan_id: catalog } = (await catalogue(session)) as { catalog_scan_id: number };
+    const later: number[] = [];
+    for (let time = 0; time < 4; time++) later.push(await scan(ledger, session, plans(5)));
+    const kept = await ledger.sql<{ scan_id: number }>(
+      `select distinct scan_id from fenceline.scan_entry join fenceline.scan using (scan_id) where scope_id = $1 order by 1`,
+      [session.scopeId],
+    );
+    // Forgetting comes before a scan begins: the last two then, and the one since.
+    expect(kept.map(({ scan_id }) => scan_id)).toEqual([catalog, ...later.slice(-3)]);
   });
 
   test("an unproven catalogue says when it is to be measured again, and list_changed makes that now (S5, S9)", async () => {
@@ -294,6 +380,40 @@ describeLedger("scans and the catalogue", (ledger) => {
     expect(await reviewIn(session)).toBe(exactTiming.catalogReviewMs);
     await ledger.recordListChanged(session);
     expect(await reviewIn(session)).toBe(0);
+  });
+
+  test("list_changed is coalesced until a scan follows: one receipt, and every scan begun before is called off (S9)", async () => {
+    const session = await openSession(ledger);
+    const said: string[] = [];
+    for (let time = 0; time < 500; time++) said.push(await ledger.recordListChanged(session));
+    expect(said.filter((each) => each === "recorded")).toHaveLength(1);
+    expect(said[0]).toBe("recorded");
+    const first = await scan(ledger, session, plans(1));
+    expect(await ledger.recordListChanged(session)).toBe("recorded");
+    expect(await ledger.recordListChanged(session)).toBe("coalesced");
+    const second = await scan(ledger, session, plans(1));
+    expect(await ledger.publishCatalog(session, { first, second })).toEqual({ outcome: "list_changed" });
+    const third = await scan(ledger, session, plans(1));
+    expect(await ledger.publishCatalog(session, { first: second, second: third })).toMatchObject({
+      outcome: "published",
+    });
+    expect((await receipts(ledger, session)).filter((kind) => kind === "list_changed")).toHaveLength(2);
+    await ledger.endSession(session);
+    expect(await ledger.recordListChanged(session)).toBe("session_lost");
+  });
+
+  test("the ledger tells which catalogues are due for review, and when the next one is (S5)", async () => {
+    const session = await openSession(ledger);
+    const isDue = async () => (await ledger.scansDue()).some(({ source }) => source === session.source);
+    expect(await ledger.millisecondsToNextReview(session)).toBeUndefined();
+    await publish(ledger, session, plans(1));
+    expect(await ledger.millisecondsToNextReview(session)).toBe(exactTiming.catalogReviewMs);
+    expect(await isDue()).toBe(false);
+    await ledger.advanceClock(exactTiming.catalogReviewMs);
+    expect(await ledger.millisecondsToNextReview(session)).toBe(0);
+    expect(await isDue()).toBe(true);
+    await publish(ledger, session, plans(1));
+    expect(await isDue()).toBe(false);
   });
 
   async function reviewIn(session: Session): Promise<number | undefined> {

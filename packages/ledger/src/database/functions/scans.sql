@@ -297,6 +297,7 @@ end $$;
 -- is lost.
 create or replace function fenceline.milliseconds_to_next_review(p_scope int, p_generation bigint) returns bigint
 language sql volatile as $$
-  select greatest(0, ceil(extract(epoch from c.next_review_at - fenceline.now()) * 1000))::bigint
-  from fenceline.policy_scope c where c.scope_id = p_scope and fenceline.session_stands(p_scope, p_generation)
+  select ceil(extract(epoch from greatest(c.next_review_at, fenceline.now()) - fenceline.now()) * 1000)::bigint
+  from fenceline.policy_scope c
+  where c.scope_id = p_scope and c.next_review_at is not null and fenceline.session_stands(p_scope, p_generation)
 $$;
