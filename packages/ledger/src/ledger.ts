@@ -11,6 +11,7 @@ import type { ReadTiming } from "./read-timing.js";
 import { type ReadLedger, readLedger } from "./reads.js";
 import { type RecordLedger, recordLedger } from "./record-ledger.js";
 import { type RestoreLedger, restoreLedger } from "./restore.js";
+import { type RetentionLedger, retentionLedger } from "./retention.js";
 import { type RevocationLedger, revocationLedger } from "./revocations.js";
 import { type ScanLedger, scanLedger } from "./scans.js";
 import { type SessionLedger, sessionLedger } from "./sessions.js";
@@ -32,7 +33,8 @@ export interface Ledger
     RevocationLedger,
     AuditLedger,
     RestoreLedger,
-    RecordLedger {
+    RecordLedger,
+    RetentionLedger {
   /** What was opened, without a password. */
   readonly address: string;
   readonly schema: string;
@@ -139,6 +141,7 @@ function composeLedger(parts: LedgerParts, timing: ReadTiming | undefined): Ledg
     ...auditLedger(queryable, identity),
     ...restoreLedger(queryable, identity),
     ...recordLedger(queryable, identity),
+    ...retentionLedger(database, queryable),
     address: database.address,
     schema,
     database,
