@@ -80,6 +80,7 @@ export { type StaleReceipt, staleReceipt } from "./records/stale-receipt.js";
 export { type TombstoneReceipt, tombstoneReceipt } from "./records/tombstone-receipt.js";
 export { type VersionReceipt, versionReceipt } from "./records/version-receipt.js";
 export { foldedUri, matchKey, resourceKey, segmentKey } from "./resource-uri.js";
+export type { LedgerPosition, RecognizedRestore, RestoreEvidence, RestoreLedger, RestoreOutcome } from "./restore.js";
 export {
   defaultRetention,
   type PrunedKind,
@@ -89,7 +90,6 @@ export {
   type RetentionLedger,
   type RetentionPolicy,
 } from "./retention.js";
-export type { LedgerPosition, RecognizedRestore, RestoreEvidence, RestoreLedger, RestoreOutcome } from "./restore.js";
 export type {
   PurgeClaim,
   PurgeReceiptRow,
