@@ -108,14 +108,17 @@ describeWholeLedger("retention", (ledger) => {
     expect(await (await restoreOf(ledger)).recognizeRestore({ position: position.token })).toEqual({
       outcome: "not_restored",
     });
-    const receipts = await ledger.sql<{ subscription_id: number | null; kind: string }>(
-      "select subscription_id, kind from fenceline.receipt where scope_id = $1",
-      [session.scopeId],
+    const receipts = await ledger.sql<{ kind: string }>("select kind from fenceline.receipt where scope_id = $1", [
+      session.scopeId,
+    ]);
+    const rows = await ledger.sql<{ uri: string; kind: string }>(
+      `select s.uri, r.kind from fenceline.receipt r join fenceline.subscription s using (subscription_id)
+       where s.subscription_id = any ($1)`,
+      [ids],
     );
-    const kindsOf = (id: number | undefined) =>
-      receipts.filter((r) => r.subscription_id === id).map(({ kind }) => kind);
-    expect(kindsOf(ids[1])).toContain("closed");
-    expect(kindsOf(ids[2])).toContain("tombstone_pending");
+    const kindsOf = (of: string) => rows.filter(({ uri }) => uri === of).map(({ kind }) => kind);
+    expect(kindsOf(closed)).toContain("closed");
+    expect(kindsOf(hidden)).toContain("tombstone_pending");
     expect(receipts.map(({ kind }) => kind)).toContain("revoked");
     // The read in flight is no older than what was accepted, so it may still be (F4).
     const row = await ledger.sql("select 1 from fenceline.read where subscription_id = $1 and ordinal = $2", [
