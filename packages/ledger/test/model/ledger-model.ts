@@ -222,15 +222,11 @@ export class LedgerModel {
     return ended;
   }
 
-  /** Where the server may still push it, the holder has to take that back first; until then it is silent (U7, U9). */
   #closeRevoked(subscription: ModelSubscription, revocation: ModelRevocation): void {
     if (!["DISCOVERED", "SUBSCRIBING", "ACTIVE"].includes(subscription.state)) return;
-    const scope = this.reading.scope(subscription.reader);
-    const asked =
-      subscription.pushed && subscription.state === "ACTIVE" && this.reading.stands(scope, scope.generation);
     this.reading.beginClose(subscription);
     subscription.closedBy = revocation.number;
-    if (!asked) subscription.state = "CLOSED";
+    subscription.state = "CLOSED";
     subscription.pushed = false;
     delete subscription.acknowledgedEpoch;
   }

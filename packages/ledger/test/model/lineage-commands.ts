@@ -5,6 +5,7 @@ import { writeVersion } from "../whole-ledger.js";
 import { command, type Step } from "./command.js";
 import { keyOf, type LedgerModel, type ModelEntry, type ModelPlan } from "./ledger-model.js";
 import type { ModelRevocation } from "./policy-model.js";
+import { open } from "./reading-commands.js";
 import type { ModelSubscription } from "./reading-state.js";
 import { DIRECTORY, READERS, type RealLedger, SOURCE, URIS } from "./real-ledger.js";
 
@@ -69,13 +70,13 @@ async function confirmed(model: LedgerModel, real: RealLedger, plan: RealLedger[
 }
 
 const confirm: Step<{ pick: number }> = async (model, real, { pick }) => {
-  const plan = real.plans[pick % real.plans.length];
+  const plan = real.plans.at(-1 - (pick % real.plans.length));
   if (plan) await confirmed(model, real, plan);
 };
 
 /** A worker gives up between two steps, in order. */
 const abandon: Step<{ pick: number }> = async (model, real, { pick }) => {
-  const plan = real.plans[pick % real.plans.length];
+  const plan = real.plans.at(-1 - (pick % real.plans.length));
   if (!plan) return;
   await real.ledger.abandonIntents(plan.real.written.map(({ groupId }) => groupId));
   await real.ledger.releaseIndexWork(real.index.ref, plan.real.work);
@@ -173,6 +174,15 @@ const lift: Step<{ pick: number }> = async (model, real, { pick }) => {
   model.lift(revocation);
 };
 
+/** Revoked, carried out, lifted and opened again at once: what came before it must not reach past it (F6, P2). */
+const revokeAndLift: Step<{ subject: string; scope: UriScope }> = async (model, real, { subject, scope }) => {
+  await revoke(model, real, { subject, role: "reader", scope, everySource: false });
+  const pick = model.policy.revocations.length - 1;
+  await advance(model, real, { pick });
+  await lift(model, real, { pick });
+  await open(model, real, { reader: subject, pushed: URIS });
+};
+
 export const ask: Step<{ asker: readonly string[] }> = async (model, real, { asker }) => {
   const entryIds = [...model.entries.keys()];
   const seen = await real.ledger.visibleEntries({ index: real.index.ref.name, entryIds, asker });
@@ -226,6 +236,7 @@ export const lineageCommands = [
   ),
   ...twice(command("advance", fc.record({ pick }), advance)),
   ...twice(command("lift", fc.record({ pick }), lift)),
+  command("revokeAndLift", fc.record({ subject: fc.constantFrom(...READERS), scope }), revokeAndLift),
   command("ask", fc.record({ asker: fc.constantFrom(...ASKERS) }), ask),
 ];
 

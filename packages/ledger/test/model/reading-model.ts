@@ -311,7 +311,7 @@ export class ReadingModel {
 
   /** A holder that slept through its lease writes nothing. */
   mayFinish(scope: ModelScope, generation: number): boolean {
-    return this.stands(scope, generation);
+    return scope.session !== undefined && scope.generation === generation;
   }
 
   /** @returns the outcome, and the version that came of it */
