@@ -222,13 +222,18 @@ export class LedgerModel {
     return ended;
   }
 
+  /** What the standing session may have asked its server to push is for the holder to take back first (U7, U9). */
   #closeRevoked(subscription: ModelSubscription, revocation: ModelRevocation): void {
-    if (!["DISCOVERED", "SUBSCRIBING", "ACTIVE"].includes(subscription.state)) return;
+    const { state, pushed, openedIn } = subscription;
+    if (!["DISCOVERED", "SUBSCRIBING", "ACTIVE"].includes(state)) return;
+    const scope = this.reading.scope(subscription.reader);
+    const nobodyToAsk =
+      state === "DISCOVERED" ||
+      (!pushed && openedIn === scope.generation) ||
+      !this.reading.stands(scope, scope.generation);
     this.reading.beginClose(subscription);
     subscription.closedBy = revocation.number;
-    subscription.state = "CLOSED";
-    subscription.pushed = false;
-    delete subscription.acknowledgedEpoch;
+    if (nobodyToAsk) this.reading.close(subscription);
   }
 
   /** Reopens what it closed and nothing else covers, and reads again what it took a part of (P2, F6). */

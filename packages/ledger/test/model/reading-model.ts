@@ -48,10 +48,10 @@ export class ReadingModel {
     return "opened";
   }
 
-  /** Ends nothing where another holder took over. */
+  /** Ends nothing where another holder took over, or the lease ran out. */
   endSession(reader: string, generation: number): void {
     const scope = this.scope(reader);
-    if (scope.session && scope.generation === generation) this.#leaveSession(scope);
+    if (this.stands(scope, generation)) this.#leaveSession(scope);
   }
 
   heartbeat(reader: string, generation: number): "held" | "lost" {
@@ -78,6 +78,8 @@ export class ReadingModel {
   /** The end of a close; what a revocation closed that was lifted meanwhile is opened again at once. */
   close(subscription: ModelSubscription): void {
     subscription.state = "CLOSED";
+    subscription.pushed = false;
+    delete subscription.acknowledgedEpoch;
     this.onClosed(subscription);
   }
 
@@ -292,7 +294,7 @@ export class ReadingModel {
     return read;
   }
 
-  /** Why evidence does not count, in the order of the rules (F3, U8). */
+  /** Why evidence does not count, in the order of the rules (F3, U8). A holder that slept through its lease writes nothing. */
   refusal(reader: string, generation: number, uri: string, ordinal: number, known: boolean): Refused | undefined {
     const scope = this.scope(reader);
     const subscription = scope.subscriptions.get(uri);
@@ -300,18 +302,12 @@ export class ReadingModel {
     if (!subscription || !read || !known || read.settled) return "not_issued";
     if (isClosing(subscription.state)) return "stale_after_close";
     const fits =
-      scope.session !== undefined &&
-      this.mayFinish(scope, generation) &&
+      this.stands(scope, generation) &&
       read.session === generation &&
       read.generation === subscription.generation &&
       subscription.state === "ACTIVE" &&
       ordinal > subscription.accepted;
     return fits ? undefined : "stale";
-  }
-
-  /** A holder that slept through its lease writes nothing. */
-  mayFinish(scope: ModelScope, generation: number): boolean {
-    return scope.session !== undefined && scope.generation === generation;
   }
 
   /** @returns the outcome, and the version that came of it */
