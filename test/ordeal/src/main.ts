@@ -6,8 +6,9 @@
 import { parseArgs } from "node:util";
 import { fences } from "./fences/fences.js";
 import type { Ordeal, OrdealReport } from "./ordeal.js";
+import { scan } from "./scan/scan.js";
 
-const ordeals: readonly Ordeal[] = [fences];
+const ordeals: readonly Ordeal[] = [fences, scan];
 
 process.exitCode = await main(process.argv.slice(2));
 
@@ -108,6 +109,9 @@ function describe(report: OrdealReport): string {
         `  ${kind.padEnd(34)} ${Object.entries(outcomes)
           .map(([outcome, count]) => `${outcome} ${count}`)
           .join(" · ")}`,
+    ),
+    ...Object.entries(report.figures ?? {}).map(
+      ([name, value]) => `  ${name.padEnd(44)} ${Math.round(value * 10) / 10}`,
     ),
     "",
     ...gates.flatMap((gate) => [

@@ -37,6 +37,8 @@ export interface OrdealReport {
   /** Kinds never tried, and outcomes that never came although they have to: such a run proves nothing. */
   readonly missing: readonly string[];
   readonly gates: readonly Gate[];
+  /** What was measured, by name with its unit; judged by gates alone. */
+  readonly figures?: Readonly<Record<string, number>>;
   /** Of `ledger.verify()` at the end. */
   readonly invariants: readonly { readonly name: string; readonly checked: number; readonly broken: number }[];
 }

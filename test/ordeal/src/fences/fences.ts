@@ -1,7 +1,6 @@
-import { randomUUID } from "node:crypto";
-import { FencelineError, type Ledger, openLedger } from "@fenceline/ledger";
-import pg from "pg";
+import { FencelineError, type Ledger } from "@fenceline/ledger";
 import { Gates, type Ordeal, type OrdealOptions, reportOf, Trials } from "../ordeal.js";
+import { inSchemaOfItsOwn } from "../own-schema.js";
 import { Random } from "../random.js";
 import { checkHistory, gateRules } from "./checker.js";
 import type { ClientLog } from "./client-log.js";
@@ -147,32 +146,5 @@ async function withoutDeadlock(gates: Gates, step: () => Promise<number>): Promi
     if (cause?.code !== DEADLOCK_DETECTED) throw error;
     gates.check("no_deadlock", false, () => (error as Error).message);
     return 0;
-  }
-}
-
-/** A ledger per connection, each with that one connection, over a schema that goes when the run ends. */
-async function inSchemaOfItsOwn<Result>(
-  { postgresUrl, connections }: OrdealOptions,
-  body: (ledgers: readonly Ledger[], schema: string) => Promise<Result>,
-): Promise<Result> {
-  const schema = `fenceline_ordeal_${randomUUID().slice(0, 8)}`;
-  const pools = Array.from(
-    { length: connections },
-    () =>
-      new pg.Pool({
-        connectionString: postgresUrl,
-        max: 1,
-        application_name: schema,
-        // As a pool of the ledger's own has them.
-        options: "-c plan_cache_mode=force_generic_plan -c jit=off",
-      }),
-  );
-  try {
-    const ledgers: Ledger[] = [];
-    for (const pool of pools) ledgers.push(await openLedger(pool, { schema }));
-    return await body(ledgers, schema);
-  } finally {
-    await pools[0]?.query(`drop schema if exists ${schema} cascade`);
-    await Promise.all(pools.map((pool) => pool.end()));
   }
 }
