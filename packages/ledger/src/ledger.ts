@@ -1,10 +1,12 @@
 import type pg from "pg";
+import { readTimingArgument, wakeArgument } from "./arguments/ledger.js";
 import { type AuditLedger, auditLedger } from "./audit.js";
 import { type CompletenessLedger, completenessLedger } from "./completeness.js";
 import { type Database, type Listening, openDatabase, type Queryable } from "./database/database.js";
 import { type MigrateOptions, migrate } from "./database/migrations.js";
 import { type GrantLedger, grantLedger } from "./grants.js";
 import { type DigestKey, type LedgerIdentity, readIdentity, takeDigestKeyOut } from "./identity.js";
+import { checkArgument } from "./input.js";
 import { queryableInSchema } from "./ledger-schema.js";
 import { type LineageLedger, lineageLedger } from "./lineage.js";
 import type { ReadTiming } from "./read-timing.js";
@@ -89,11 +91,12 @@ export interface OpenLedgerOptions {
  *
  * @param address `file:DIR` (embedded), `postgres://…`, or a `pg.Pool` of the caller's own
  * @throws {FencelineError} `address_invalid`, `address_in_use`, `database_unreachable`, `directory_incompatible`,
- * `schema_invalid_name`, `schema_newer`, `migration_failed`, `migration_changed`, `digest_key_invalid`,
+ * `input_invalid`, `schema_invalid_name`, `schema_newer`, `migration_failed`, `migration_changed`, `digest_key_invalid`,
  * `digest_key_missing`, `digest_key_wrong`, `witness_failed`, `witness_of_another_ledger`
  */
 export async function openLedger(address: string | pg.Pool, options: OpenLedgerOptions = {}): Promise<Ledger> {
   const { schema = "fenceline", readTiming, digestKey, witness, witnessOptions } = options;
+  if (readTiming !== undefined) checkArgument("options.readTiming", readTimingArgument, readTiming);
   const database = await openDatabase(address);
   try {
     await migrate(database, { schema } satisfies MigrateOptions);
@@ -148,10 +151,14 @@ function composeLedger(parts: LedgerParts, timing: ReadTiming | undefined): Ledg
     restored,
     onWake: (onWake) => listenForWakes(database, channel, onWake),
     async announce(wake) {
+      checkArgument("wake", wakeArgument, wake);
       await queryable.query("select pg_notify($1, $2)", [channel, JSON.stringify(wake)]);
     },
     takeDigestKeyOut: async () => (await takeDigestKeyOut(queryable, identity)).toString("hex"),
-    withReadTiming: (other) => composeLedger(parts, other),
+    withReadTiming(other) {
+      checkArgument("timing", readTimingArgument, other);
+      return composeLedger(parts, other);
+    },
     async close() {
       await keeper?.close();
       await database.close();

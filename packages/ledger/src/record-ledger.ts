@@ -99,7 +99,11 @@ export function recordLedger(database: Queryable, identity: LedgerIdentity): Rec
       const row = await one<EntryRecordRow>("entry_record($1)", [number]);
       // The id names the index as well: one of this ledger's numbers under another index is no entry.
       if (row === undefined || ids.format(row.index_id, number) !== entryId.toLowerCase()) return undefined;
-      return parseRecordAs(derivedEntry, { ...row.record, entryId: entryId.toLowerCase() });
+      const parents = row.record.parents.map(({ of, ...parent }) => ({
+        ...parent,
+        of: "entry" in of ? { entryId: ids.format(...of.entry) } : of,
+      }));
+      return parseRecordAs(derivedEntry, { ...row.record, entryId: entryId.toLowerCase(), parents });
     },
 
     async revocationRecord(revocationId) {
@@ -135,7 +139,11 @@ interface SubscriptionRecordRow {
 
 interface EntryRecordRow {
   readonly index_id: number;
-  readonly record: object;
+  readonly record: {
+    readonly parents: readonly {
+      readonly of: { readonly lineageId: string } | { readonly entry: [indexId: number, number: number] };
+    }[];
+  };
 }
 
 interface RevocationRecordRow {

@@ -3,7 +3,17 @@ import { expect, test, vi } from "vitest";
 import { parseRecord } from "#src/records/parse-record.js";
 import type { ResourceDiscoveryScan } from "#src/records/resource-discovery-scan.js";
 import { answer, digest, issueOne, openSession, READ_LEASE_MS, scan } from "./ledger-under-test.js";
-import { activeSource, advance, createIndex, describeWholeLedger, indexDue, purge, readNow } from "./whole-ledger.js";
+import {
+  activeSource,
+  advance,
+  createDerivedIndex,
+  createIndex,
+  derive,
+  describeWholeLedger,
+  indexDue,
+  purge,
+  readNow,
+} from "./whole-ledger.js";
 
 const URI = "catalog://plans/basic";
 const SERVER = { name: "catalog", version: "1.0.0" };
@@ -147,15 +157,35 @@ describeWholeLedger("the records of a ledger", (ledger) => {
     });
     expect(await ledger.entryRecord(randomUUID())).toBeUndefined();
 
+    const answers = await createDerivedIndex(ledger);
+    const parents = [
+      { as: "ingredient" as const, of: { lineageId } },
+      { as: "ingredient" as const, of: { entryId } },
+    ];
+    const [digests, audience] = [[ledger.digestChunk("cheap")], "user:alice"];
+    await ledger.grant({ source, reader: "svc:rag", audience, scope: { everything: true } });
+    const made = await derive(ledger, answers, { kind: "answer", parents, digests, audience }, "cheap");
+    expect(await ledger.entryRecord(made)).toMatchObject({
+      kind: "answer",
+      index: answers.ref.name,
+      parents: [
+        { as: "ingredient", ingredient: 0, of: { lineageId } },
+        { as: "ingredient", ingredient: 1, of: { entryId } },
+      ],
+      audience,
+      state: "PRESENT",
+    });
+
     const scope = { prefix: "catalog://plans/" };
     const { revocationId } = await ledger.revoke({ source, subject: "svc:rag", role: "reader", scope, reason: "left" });
     expect(await ledger.revocationRecord(revocationId)).toMatchObject({ state: "EFFECTIVE", scope, liftedAt: null });
     await advance(ledger, revocationId);
     await purge(ledger, index);
+    await purge(ledger, answers);
     expect(await ledger.revocationRecord(revocationId)).toMatchObject({
       state: "COMPLETE",
       role: "reader",
-      covered: { resources: 1, entries: 1 },
+      covered: { resources: 1, entries: 2 },
     });
     const [receipt] = await ledger.purgeReceipts(revocationId);
     expect(await ledger.purgeRecord(receipt?.purgeReceiptId as number)).toMatchObject({

@@ -9,6 +9,7 @@ import type { IndexWork } from "#src/index-work.js";
 import type { IndexRef } from "#src/indexes.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
 import { type ConfirmOutcome, type LineageLedger, lineageLedger } from "#src/lineage.js";
+import type { ReadLedger } from "#src/reads.js";
 import { type RecordLedger, recordLedger } from "#src/record-ledger.js";
 import { type RevocationLedger, revocationLedger } from "#src/revocations.js";
 import type { Session } from "#src/sessions.js";
@@ -125,7 +126,7 @@ export type Contents = (uri: string) => string | Readonly<Record<string, string>
 
 /** Reads these URIs, whether due or not, and accepts what `contents` says. */
 export async function readNow(
-  ledger: WholeLedger,
+  ledger: ReadLedger,
   session: Session,
   uris: readonly string[],
   contents: Contents,

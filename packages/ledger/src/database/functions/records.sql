@@ -133,21 +133,36 @@ create or replace function fenceline.purge_record(p_receipt bigint) returns tabl
   where r.purge_receipt_id = p_receipt
 $$;
 
--- derivedEntry.v1, but for the public ids of the entry and of parents that are entries.
+-- derivedEntry.v1, but for the public ids: of the entry, and of its parents that are entries, which come as [index, number].
+-- What somebody derived says what it was made of (group_parent); an entry of an index version stands for the versions that hold it.
 create or replace function fenceline.entry_record(p_entry bigint) returns table (index_id int, record json) language sql stable as $$
+  with parents as (
+    select r.ingredient, r.position, r.subscription_id, r.ordinal, r.parent_entry, pg.index_id as parent_index
+    from fenceline.entry e
+    join fenceline.group_parent r using (group_id)
+    left join fenceline.entry_group pg on pg.group_id = r.parent_group
+    where e.entry_number = p_entry
+    union all
+    select distinct r.ingredient, 0::smallint, r.subscription_id, r.ordinal, null::bigint, null::int
+    from fenceline.entry e
+    join fenceline.group_root r using (group_id)
+    where e.entry_number = p_entry and not exists (select 1 from fenceline.group_parent x where x.group_id = e.group_id)
+  )
   select i.index_id, json_build_object(
-      'record', 'derivedEntry.v1', 'kind', 'chunk', 'index', i.name, 'store', s.name, 'parents', (
-        select json_agg(json_build_object('as', case when n.ingredients > 1 then 'ingredient' else 'alternative' end,
-            'ingredient', r.ingredient, 'of', json_build_object('lineageId', r.subscription_id || '.' || r.ordinal))
-          order by r.ingredient, r.subscription_id, r.ordinal)
-        from (select distinct o.ingredient, o.subscription_id, o.ordinal from fenceline.group_root o where o.group_id = g.group_id) r),
-      'audience', null, 'state', g.state, 'recordedAt', fenceline.instant(g.recorded_at))
+      'record', 'derivedEntry.v1', 'kind', g.kind, 'index', i.name, 'store', s.name, 'parents', (
+        select json_agg(json_build_object(
+            'as', case when exists (select 1 from parents o where o.ingredient <> r.ingredient) then 'ingredient' else 'alternative' end,
+            'ingredient', r.ingredient,
+            'of', case when r.parent_entry is null then json_build_object('lineageId', r.subscription_id || '.' || r.ordinal)
+              else json_build_object('entry', json_build_array(r.parent_index, r.parent_entry)) end)
+          order by r.ingredient, r.position, r.subscription_id, r.ordinal)
+        from parents r),
+      'audience', a.name, 'state', g.state, 'recordedAt', fenceline.instant(g.recorded_at))
   from fenceline.entry e
   join fenceline.entry_group g using (group_id)
   join fenceline.index i on i.index_id = g.index_id
   join fenceline.store s on s.store_id = g.store_id
-  cross join lateral (
-    select count(distinct o.ingredient) as ingredients from fenceline.group_root o where o.group_id = g.group_id) n
+  left join fenceline.subject a on a.subject_id = g.audience_id
   where e.entry_number = p_entry
 $$;
 
