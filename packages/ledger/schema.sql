@@ -172,7 +172,7 @@ create table fenceline.group_root (
   state fenceline.edge_state default 'PENDING'::fenceline.edge_state not null,
   derived boolean default false not null,
   constraint group_root_pkey PRIMARY KEY (group_id, subscription_id, ordinal, part_id, ingredient)
-) with (fillfactor=70);
+) with (fillfactor=50);
 
 create table fenceline.held_removal (
   held_removal_id bigint generated always as identity not null,

@@ -340,10 +340,5 @@ begin
   update fenceline.group_root r set state = 'REVOKED'
   where r.group_id = any (v_groups) and r.state in ('PENDING', 'CURRENT')
     and (r.resource_id = any (p_resources) or r.part_id = any (p_resources));
-  insert into fenceline.revocation_group (revocation_id, group_id)
-  select v.revocation_id, g.group_id from fenceline.entry_group g
-  where g.group_id = any (v_groups) and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id)
-  on conflict do nothing;
-  update fenceline.entry_group g set purge_due = true
-  where g.group_id = any (v_groups) and not g.purge_due and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id);
+  perform fenceline.leave_dead_to_purge(v.revocation_id, v_groups);
 end $$;

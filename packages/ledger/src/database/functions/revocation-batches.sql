@@ -1,5 +1,6 @@
--- What follows a revocation of a reader, batch by batch (P2, P3): covered subscriptions close (U7), edges are marked, kept
--- bodies and plain digests go. Nothing here makes the revocation effective; it is, since its row committed.
+-- What follows a revocation, batch by batch (P2, P3): a reader's covered subscriptions close (U7), edges are marked, kept
+-- bodies and plain digests go; of an audience, the edges of what was made for it alone are marked (derivations.sql). Nothing here
+-- makes the revocation effective; it is, since its row committed.
 
 -- One batch of a revocation: at most p_limit covered resources, in the order of their keys, of one source.
 -- Of a lifted one: at most p_limit subscriptions that it closed are reopened, or read again if it took a part of them.
@@ -151,7 +152,6 @@ declare
                   where p.source_id = p_source and p.subject_id = v.subject_id);
   v_whole bigint[];  -- subscriptions to the resources
   v_partly bigint[]; -- subscriptions that have them as parts
-  v_groups bigint[];
 begin
   v_whole := array(
     select s.subscription_id from fenceline.subscription s
@@ -177,19 +177,47 @@ begin
   select v.revocation_id, p.subscription_id from unnest(v_partly) p (subscription_id)
   on conflict do nothing;
 
-  v_groups := fenceline.lock_covered_groups(v_whole, v_partly, p_resources);
-  update fenceline.group_root r set state = 'REVOKED'
-  where r.group_id = any (v_groups) and r.state in ('PENDING', 'CURRENT')
-    and (r.subscription_id = any (v_whole) or r.subscription_id = any (v_partly) and r.part_id = any (p_resources));
-  insert into fenceline.revocation_group (revocation_id, group_id)
-  select v.revocation_id, g.group_id from fenceline.entry_group g
-  where g.group_id = any (v_groups) and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id)
-  on conflict do nothing;
-  update fenceline.entry_group g set purge_due = true
-  where g.group_id = any (v_groups) and not g.purge_due and g.state <> 'PURGED' and fenceline.is_group_dead(g.group_id);
+  perform fenceline.mark_edges(v.revocation_id, v_whole, v_partly, p_resources);
   update fenceline.outbox set pending = false, claim_token = null, claim_until = null
   where subscription_id = any (v_whole) and pending;
 end $$;
+
+-- Marks the edges of whole subscriptions, and of parts of others, revoked. Whole sets at a time: a question per group took half of
+-- the time.
+create or replace function fenceline.mark_edges(p_revocation bigint, p_whole bigint[], p_partly bigint[], p_parts bigint[]) returns void
+language plpgsql volatile as $$
+declare
+  v_groups bigint[] := fenceline.lock_covered_groups(p_whole, p_partly, p_parts);
+begin
+  update fenceline.group_root r set state = 'REVOKED'
+  where r.group_id = any (v_groups) and r.state in ('PENDING', 'CURRENT')
+    and (r.subscription_id = any (p_whole) or r.subscription_id = any (p_partly) and r.part_id = any (p_parts));
+  perform fenceline.leave_dead_to_purge(p_revocation, v_groups);
+end $$;
+
+-- Of groups that the caller has locked, those that nothing holds any more are the purge's, and the revocation waits for them.
+create or replace function fenceline.leave_dead_to_purge(p_revocation bigint, p_groups bigint[]) returns void
+language plpgsql volatile as $$
+declare
+  v_dead bigint[] := fenceline.dead_groups(p_groups);
+begin
+  insert into fenceline.revocation_group (revocation_id, group_id)
+  select p_revocation, d.group_id from unnest(v_dead) d (group_id)
+  -- The revocation's row is held, so nobody else inserts these: without `on conflict` each costs less.
+  where not exists (
+    select 1 from fenceline.revocation_group x where x.revocation_id = p_revocation and x.group_id = d.group_id);
+  update fenceline.entry_group g set purge_due = true where g.group_id = any (v_dead) and not g.purge_due;
+end $$;
+
+-- Of these groups, those that no alternative, or not every ingredient, holds any more (L1), as `is_group_dead` tells of one.
+create or replace function fenceline.dead_groups(p_groups bigint[]) returns bigint[] language sql stable as $$
+  select coalesce(array_agg(d.group_id order by d.group_id), '{}')
+  from (
+    select i.group_id
+    from (select r.group_id, bool_or(r.state in ('CURRENT', 'PENDING')) as lives
+          from fenceline.group_root r where r.group_id = any (p_groups) group by r.group_id, r.ingredient) i
+    group by i.group_id having not bool_and(i.lives)) d
+$$;
 
 -- Locks, in the order of their ids, the groups not yet purged of whole subscriptions and of parts of others. Another reader's
 -- confirm may split one while this waits, so it looks again until what it holds is what it needs.
@@ -201,10 +229,12 @@ declare
 begin
   loop
     v_needed := array(
-      select distinct r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
-      where (r.subscription_id = any (p_whole) or r.subscription_id = any (p_partly) and r.part_id = any (p_parts))
-        and g.state <> 'PURGED'
-      order by r.group_id);
+      select r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
+      where r.subscription_id = any (p_whole) and g.state <> 'PURGED'
+      union
+      select r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
+      where r.subscription_id = any (p_partly) and r.part_id = any (p_parts) and g.state <> 'PURGED'
+      order by 1);
     exit when v_needed = v_locked;
     perform 1 from fenceline.entry_group g where g.group_id = any (v_needed) order by g.group_id for no key update;
     v_locked := v_needed;

@@ -184,10 +184,11 @@ begin
   update fenceline.policy_scope
   set policy_epoch = v.policy_epoch, standing_revocations = standing_revocations - 1
   where scope_id = any (v_scopes);
-  delete from fenceline.revocation_cover where revocation_id = p_revocation;
+  -- In this order: what covers takes its epoch from the revocation's row when it goes (F2).
   update fenceline.revocation
   set state = 'LIFTED', lifted_at = fenceline.now(), policy_epoch = v.policy_epoch, reopening = v.role <> 'audience'
   where revocation_id = p_revocation;
+  delete from fenceline.revocation_cover where revocation_id = p_revocation;
   insert into fenceline.receipt (scope_id, kind, detail)
   select p.scope_id, 'lifted', jsonb_build_object('revocation', p_revocation, 'policyEpoch', p.policy_epoch)
   from fenceline.policy_scope p where p.scope_id = any (v_scopes);
