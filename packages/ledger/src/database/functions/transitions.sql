@@ -40,16 +40,7 @@ begin
     p_to.lifecycle_event, p_from.lifecycle, p_to.lifecycle, p_to.generation, fenceline.now());
 end $$;
 
--- Whether the table has the cell. A null event is that of no cell.
-create or replace function fenceline.is_transition(
-  p_from fenceline.lifecycle, p_event text, p_to fenceline.lifecycle, p_generation_step bigint
-) returns boolean language sql stable as $$
-  select exists (
-    select 1 from fenceline.lifecycle_transitions() t
-    where t.from_state is not distinct from p_from and t.event = p_event and t.to_state = p_to
-      and t.generation_step = p_generation_step)
-$$;
-
+-- Names what was tried.
 create or replace function fenceline.refuse_transition(p_from fenceline.subscription, p_to fenceline.subscription)
 returns void language plpgsql volatile as $$
 begin
