@@ -317,9 +317,7 @@ create table fenceline.receipt (
   to_state fenceline.lifecycle,
   generation bigint,
   xid xid8 default pg_current_xact_id() not null,
-  constraint only_a_transition_has_an_event CHECK (((to_state IS NOT NULL) OR ((event IS NULL) AND (from_state IS NULL)))),
-  constraint receipt_pkey PRIMARY KEY (receipt_id),
-  constraint transition_has_state_and_generation CHECK (((to_state IS NULL) = (generation IS NULL)))
+  constraint receipt_pkey PRIMARY KEY (receipt_id)
 );
 
 create table fenceline.resource (
