@@ -236,7 +236,8 @@ interface PurgeRow {
   readonly claim_token: string | null;
   readonly index_id: number;
   readonly swept_before: boolean;
-  readonly entries: readonly { number: number; storeKey: string | null }[] | null;
+  readonly entries: readonly number[] | null;
+  readonly store_keys: readonly (string | null)[] | null;
 }
 
 interface ReceiptRow {
@@ -296,10 +297,11 @@ function isUniqueViolation(error: unknown): boolean {
 function purgeClaim(row: PurgeRow, idOf: (indexId: number, number: number) => string): PurgeClaim[] {
   const { group_id: groupId, claim_token: claimToken, index_id: indexId, swept_before: sweptBefore } = row;
   if (claimToken === null) return [];
-  const entries = (row.entries ?? []).map(({ number, storeKey }) => ({
-    entryId: idOf(indexId, number),
-    ...(storeKey !== null && { storeKey }),
-  }));
+  const entries = (row.entries ?? []).map((number, place) => {
+    const entryId = idOf(indexId, number);
+    const storeKey = row.store_keys?.[place] ?? undefined;
+    return storeKey === undefined ? { entryId } : { entryId, storeKey };
+  });
   return [{ groupId, claimToken, indexId, sweptBefore, entries }];
 }
 

@@ -17,7 +17,7 @@ export interface LedgerBench {
   /** A plain `pg` connection that is closed with the bench. */
   connect(): Promise<pg.Client>;
   /** The same ledger over one connection of its own: what another process would hold. Closed with the bench. */
-  anotherLedger(): Promise<Ledger>;
+  anotherLedger(options?: string): Promise<Ledger>;
   /** Runs a statement; `fenceline.` in it stands for the bench's schema. */
   sql<Row>(text: string, values?: readonly unknown[]): Promise<Row[]>;
 }
@@ -63,9 +63,10 @@ async function openBench(platform: Platform, onClose: (close: () => Promise<unkn
     ledger,
     schema,
     connect,
-    async anotherLedger() {
+    async anotherLedger(more = "") {
       // A caller's own pool is given no settings, so it brings those that the ledger gives its own.
-      const options = platform === "postgres" ? { options: "-c plan_cache_mode=force_generic_plan -c jit=off" } : {};
+      const options =
+        platform === "postgres" ? { options: `-c plan_cache_mode=force_generic_plan -c jit=off ${more}` } : {};
       const pool = new pg.Pool({ ...database.connectionOptions, ...options, max: 1 });
       onClose(() => pool.end());
       const other = await openLedger(pool, { schema });

@@ -2,6 +2,9 @@ import type { Suite } from "../measure.js";
 import { acceptCoalesced, acceptOne } from "./accept-one.js";
 import { batches } from "./batches.js";
 import { type LedgerBench, missing, withLedgerBench } from "./ledger-bench.js";
+import { marking } from "./marking.js";
+import { purgePages } from "./purge-pages.js";
+import { revocationLatency } from "./revocation-latency.js";
 import { bytesPerVersion } from "./sizes.js";
 
 /** The measures of the ledger, in the order in which they are printed. */
@@ -9,5 +12,5 @@ export const ledgerSuite: Suite<LedgerBench> = {
   name: "ledger",
   missing,
   withBench: withLedgerBench,
-  measures: [...acceptOne, acceptCoalesced, ...batches, bytesPerVersion],
+  measures: [...acceptOne, acceptCoalesced, ...batches, bytesPerVersion, marking, purgePages, revocationLatency],
 };

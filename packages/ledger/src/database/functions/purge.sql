@@ -8,10 +8,11 @@
 -- Claims groups of a store that nothing holds any more.
 --   p_store     name of the store; an unknown one has nothing to claim
 --   p_limit, p_lease_ms  how many, and how long the claim stands
--- Result: a row per claimed group with its entries as JSON; `swept_before` where it was verified absent earlier. A row
+-- Result: a row per claimed group with the numbers of its entries and, where the store assigns its own, their keys (in the same
+-- order; an object per entry took twice as long); `swept_before` where it was verified absent earlier. A row
 -- without a token is a group that somebody attached to meanwhile: it stays, and is found again until `keep_held_groups`.
 create or replace function fenceline.claim_purge(p_store text, p_limit int, p_lease_ms bigint)
-returns table (group_id bigint, claim_token uuid, index_id int, swept_before boolean, entries json)
+returns table (group_id bigint, claim_token uuid, index_id int, swept_before boolean, entries json, store_keys json)
 language plpgsql volatile set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
@@ -41,9 +42,13 @@ begin
   where g.group_id = any (v_locked) and g.group_id <> all (v_held);
   return query
     select g.group_id, case when g.group_id <> all (v_held) then v_token end, g.index_id, g.state = 'PURGED',
-           (select json_agg(json_build_object('number', e.entry_number, 'storeKey', e.store_key) order by e.entry_number)
-            from fenceline.entry e where e.group_id = g.group_id)
-    from fenceline.entry_group g where g.group_id = any (v_locked) order by g.group_id;
+           e.numbers, e.store_keys
+    from fenceline.entry_group g
+    cross join lateral (
+      select to_json(array_agg(n.entry_number order by n.entry_number)) as numbers,
+             case when count(n.store_key) > 0 then to_json(array_agg(n.store_key order by n.entry_number)) end as store_keys
+      from fenceline.entry n where n.group_id = g.group_id) e
+    where g.group_id = any (v_locked) order by g.group_id;
 end $$;
 
 -- Takes note that somebody attached to these groups: they stay, and revocations no longer wait for them.

@@ -203,9 +203,7 @@ declare
 begin
   insert into fenceline.revocation_group (revocation_id, group_id)
   select p_revocation, d.group_id from unnest(v_dead) d (group_id)
-  -- The revocation's row is held, so nobody else inserts these: without `on conflict` each costs less.
-  where not exists (
-    select 1 from fenceline.revocation_group x where x.revocation_id = p_revocation and x.group_id = d.group_id);
+  on conflict do nothing;
   update fenceline.entry_group g set purge_due = true where g.group_id = any (v_dead) and not g.purge_due;
 end $$;
 
