@@ -9,6 +9,8 @@ export type Areas = Awaited<ReturnType<typeof areasOn>>;
 
 async function areasOn(connection: Parameters<typeof queryableInSchema>[0], schema: string) {
   return {
+    /** Statements name the schema `fenceline`. */
+    sql: queryableInSchema(connection, schema).query,
     ...areasOver(connection, schema),
     ...sessionLedger(queryableInSchema(connection, schema)),
     ...(await lineageAreasOver(connection, schema)),
