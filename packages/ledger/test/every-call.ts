@@ -237,6 +237,23 @@ export const calls: Readonly<Record<CheckedCall, readonly Parameter[]>> = {
     ["index", "main"],
     ["entryIds", [entryId]],
   ],
+  prune: [
+    [
+      "policy",
+      {
+        receiptsMs: 600_000,
+        readsMs: 600_000,
+        purgedGroupsMs: 600_000,
+        versionsMs: 600_000,
+        scansMs: 600_000,
+        sessionsMs: 600_000,
+        purgeReceiptsMs: 600_000,
+        acknowledgedExportsMs: 600_000,
+      },
+    ],
+    ["options", { batchSize: 1 }],
+  ],
+  maintain: [],
   position: [],
   recognizeRestore: [["evidence", { requestId: "r" }]],
   recognizedRestores: [],

@@ -1,5 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
 import { describe, expect, test } from "vitest";
 import { parseRecord, type RecordName, recordSchemas } from "#src/records/parse-record.js";
 import { recordJsonSchema } from "#src/records/record-json-schema.js";
@@ -7,6 +9,10 @@ import { recordJsonSchema } from "#src/records/record-json-schema.js";
 const PACKAGE = new URL("../../", import.meta.url);
 const KEPT = new URL("kept/", import.meta.url);
 const names = Object.keys(recordSchemas) as RecordName[];
+
+function keptRecords(name: RecordName): { record: string }[] {
+  return JSON.parse(readFileSync(new URL(`${name}.json`, KEPT), "utf8"));
+}
 
 describe("the JSON Schema of a record", () => {
   test.each(names)("%s is what its zod schema says: neither changes unannounced", async (name) => {
@@ -22,10 +28,29 @@ describe("the JSON Schema of a record", () => {
   });
 });
 
+describe("an independent validator of JSON Schema", () => {
+  const ajv = new Ajv2020({ strict: true, allErrors: true });
+  addFormats.default(ajv);
+  for (const name of names) ajv.addSchema(recordJsonSchema(name));
+
+  test.each(names)("takes %s as the ledger writes it, and refuses what is not its own or is missing (P8)", (name) => {
+    const validate = ajv.getSchema(`urn:fenceline:record:${name}`);
+    if (validate === undefined) return expect.fail("no schema of that id");
+    for (const record of keptRecords(name)) {
+      expect([validate(record), validate.errors]).toEqual([true, null]);
+      expect(validate({ ...record, text: "price=100" })).toBe(false);
+      for (const field of Object.keys(record)) {
+        const without = Object.fromEntries(Object.entries(record).filter(([other]) => other !== field));
+        expect(validate(without), field).toBe(false);
+      }
+    }
+  });
+});
+
 /** What an earlier version wrote. Files are only ever added here: one that has to be changed breaks somebody's archive. */
 describe("a record that was kept", () => {
   test.each(names)("%s can be read for ever: its version is in its name", (name) => {
-    const kept = JSON.parse(readFileSync(new URL(`${name}.json`, KEPT), "utf8")) as { record: string }[];
+    const kept = keptRecords(name);
     expect(kept.length).toBeGreaterThan(0);
     for (const record of kept) {
       expect(record.record).toBe(name);
