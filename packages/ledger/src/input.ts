@@ -21,7 +21,7 @@ export const MAX_URI_LENGTH = 8_192;
 /** A hundred years: longer intervals overflow PostgreSQL's timestamps sooner or later. */
 const MAX_MILLISECONDS = 3_155_760_000_000;
 /** Of SHA-512; a longer one is no digest, and might be content (P8). */
-const MAX_DIGEST_BYTES = 64;
+export const MAX_DIGEST_BYTES = 64;
 const MAX_INT4 = 2 ** 31 - 1;
 
 /** Any text PostgreSQL can hold. It may be content, so errors never quote it. */
@@ -32,7 +32,7 @@ export const name = z.string().min(1).max(MAX_NAME_LENGTH).check(storable(false)
 export const uri = z.string().min(1).max(MAX_URI_LENGTH).check(storable(false));
 /** Whether the ledger takes this as a URI: not empty, at most `MAX_URI_LENGTH` long, no U+0000, no lone surrogates. */
 export function isStorableUri(text: string): boolean {
-  return uri.safeParse(text).success;
+  return text.length > 0 && text.length <= MAX_URI_LENGTH && isStorable(text);
 }
 
 /** Public id of an entry. One that is no id of this ledger is no error: stores hold other people's entries too. */
@@ -80,8 +80,14 @@ type AsyncCall<Area> = {
   [Call in keyof Area]: Area[Call] extends (...values: never[]) => Promise<unknown> ? Call : never;
 }[keyof Area];
 
+/**
+ * How errors name an argument, and what it may be. `fits` says yes only to what the schema takes, and sooner: what it does not
+ * say yes to, the schema decides.
+ */
+type Argument = readonly [name: string, schema: z.ZodType, fits?: (value: unknown) => boolean];
+
 type ArgumentsOfCall<Call> = Call extends (...values: infer Values) => unknown
-  ? { readonly [Place in keyof Values]-?: readonly [name: string, schema: z.ZodType] }
+  ? { readonly [Place in keyof Values]-?: Argument }
   : never;
 
 /** The arguments of every call of an area, by position: how errors name each, and what it may be. */
@@ -92,10 +98,12 @@ type Calls = Record<string, (...values: unknown[]) => unknown>;
 /** The same calls, which refuse arguments that do not fit with `input_invalid` before they do anything. */
 export function checkedCalls<Area extends object>(schemas: ArgumentsOf<Area>, calls: Area): Area {
   const checked: Calls = { ...(calls as Calls) };
-  for (const [call, parameters] of Object.entries(schemas) as [string, readonly [string, z.ZodType][]][]) {
+  for (const [call, parameters] of Object.entries(schemas) as [string, readonly Argument[]][]) {
     const unchecked = checked[call] as Calls[string];
     checked[call] = async (...values) => {
-      for (const [place, [field, schema]] of parameters.entries()) checkArgument(field, schema, values[place]);
+      for (const [place, [field, schema, fits]] of parameters.entries()) {
+        if (fits?.(values[place]) !== true) checkArgument(field, schema, values[place]);
+      }
       return unchecked(...values);
     };
   }
@@ -144,11 +152,16 @@ export function oneOfEach<Item>(keyOf: (item: Item) => unknown, field: string) {
   };
 }
 
+/** Whether PostgreSQL can hold it as text. */
+export function isStorable(text: string): boolean {
+  return !text.includes("\0") && text.isWellFormed();
+}
+
 function storable(isContent: boolean) {
   return (context: z.core.ParsePayload<string>): void => {
     const { value } = context;
-    const found = value.includes("\0") ? "U+0000" : value.isWellFormed() ? undefined : "lone surrogates";
-    if (found === undefined) return;
+    if (isStorable(value)) return;
+    const found = value.includes("\0") ? "U+0000" : "lone surrogates";
     context.issues.push({
       code: "custom",
       message: `expected text without ${found}, which no database holds`,

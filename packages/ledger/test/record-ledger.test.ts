@@ -3,6 +3,7 @@ import { expect, test, vi } from "vitest";
 import { parseRecord } from "#src/records/parse-record.js";
 import type { ResourceDiscoveryScan } from "#src/records/resource-discovery-scan.js";
 import { answer, digest, issueOne, openSession, READ_LEASE_MS, scan } from "./ledger-under-test.js";
+import { expectToFitItsJsonSchema } from "./records/record-validator.js";
 import {
   activeSource,
   advance,
@@ -46,6 +47,7 @@ describeWholeLedger("the records of a ledger", (ledger) => {
       notificationsObserved: 0,
     };
     const undecided = await ledger.scanRecord(first);
+    expectToFitItsJsonSchema(undecided);
     expect(undecided).toMatchObject({ ...common, verdict: null });
     const second = await scan(ledger, session, [URI]);
     await ledger.publishCatalog(session, { first, second, reviewMs: 600_000 });
@@ -56,6 +58,7 @@ describeWholeLedger("the records of a ledger", (ledger) => {
       agreedWithScanId: first,
       stalenessBoundMs: 900_000,
     });
+    expectToFitItsJsonSchema(published);
     expect(published?.cursorDigests).toEqual([digest("cursor 0").toString("hex")]);
     const { measuredAt, nextReviewAt } = published as ResourceDiscoveryScan & {
       measuredAt: string;
@@ -94,9 +97,11 @@ describeWholeLedger("the records of a ledger", (ledger) => {
       lastAcceptedDigest: digest("price=100").toString("hex"),
       closeOrdinal: null,
     });
+    expectToFitItsJsonSchema(record);
     await ledger.recordNotifications(session, [URI]);
     expect(await ledger.subscriptionRecord(id)).toMatchObject({ state: "UPDATE_SEEN", notificationNumber: 1 });
     const capability = await ledger.capabilityRecord(record?.capabilityReceiptId as number);
+    expectToFitItsJsonSchema(capability);
     expect(capability).toMatchObject({ era: "modern", server: SERVER, subscribe: true, snapshotId: false, source });
     expect(await ledger.subscriptionRecord(10 ** 9)).toBeUndefined();
   });
@@ -130,6 +135,7 @@ describeWholeLedger("the records of a ledger", (ledger) => {
       readOrdinal: 1,
       server: SERVER,
     });
+    expectToFitItsJsonSchema(await ledger.versionRecord(lineageId));
     await indexDue(ledger, index, source);
     const { revocationId } = await ledger.revoke({ source, subject: "svc:rag", reason: "test" });
     await advance(ledger, revocationId);
@@ -165,6 +171,7 @@ describeWholeLedger("the records of a ledger", (ledger) => {
     const [digests, audience] = [[ledger.digestChunk("cheap")], "user:alice"];
     await ledger.grant({ source, reader: "svc:rag", audience, scope: { everything: true } });
     const made = await derive(ledger, answers, { kind: "answer", parents, digests, audience }, "cheap");
+    expectToFitItsJsonSchema(await ledger.entryRecord(made));
     expect(await ledger.entryRecord(made)).toMatchObject({
       kind: "answer",
       index: answers.ref.name,
@@ -196,7 +203,10 @@ describeWholeLedger("the records of a ledger", (ledger) => {
       claim: "absent",
     });
     await ledger.lift(revocationId);
-    expect(await ledger.revocationRecord(revocationId)).toMatchObject({ state: "LIFTED" });
+    const lifted = await ledger.revocationRecord(revocationId);
+    expect(lifted).toMatchObject({ state: "LIFTED" });
+    expectToFitItsJsonSchema(lifted);
+    expectToFitItsJsonSchema(await ledger.purgeRecord(receipt?.purgeReceiptId as number));
   });
 });
 
@@ -256,7 +266,10 @@ describeWholeLedger("the feed of receipts", (ledger) => {
       ["staleReceipt.v1", "NOT_ISSUED"],
     ]);
     expect(await everything(source, 1)).toEqual(found);
-    for (const receipt of found) expect(parseRecord(JSON.parse(JSON.stringify(receipt)))).toEqual(receipt);
+    for (const receipt of found) {
+      expect(parseRecord(JSON.parse(JSON.stringify(receipt)))).toEqual(receipt);
+      expectToFitItsJsonSchema(receipt);
+    }
     expect(JSON.stringify(found)).not.toContain("price");
     expect(found[4]).toMatchObject({ event: "unsubscribe_begun", closeOrdinal: 3, generation: 1, closeEpoch: 0 });
     const closes = await ledger.receipts({ limit: 1_000, kinds: ["closeReceipt.v1"] });
