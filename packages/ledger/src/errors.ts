@@ -47,6 +47,7 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `position_invalid` | a text is no position of a ledger | pass the `token` of one |
  * | `witness_failed` | the witness could not be read or written; a revocation stands, and is not kept outside | see the cause, then ask again with the same `requestId` |
  * | `witness_of_another_ledger` | a position or a witness belongs to another ledger | give each ledger a witness of its own |
+ * | `session_unsuitable` | the connections of a caller's pool, or of a pooler, have settings under which the ledger would decide wrongly | change the named setting |
  * | `ledger_closed` | the ledger was used after `close()` | open it again |
  * | `connection_lost` | the connection broke while a statement or a commit ran, so it may or may not have taken effect | look at the data, then decide |
  * | `statement_failed` | the database refused a statement; its own error is the `cause` | see the cause |
@@ -81,6 +82,7 @@ export type LedgerErrorCode =
   | "position_invalid"
   | "witness_failed"
   | "witness_of_another_ledger"
+  | "session_unsuitable"
   | "ledger_closed"
   | "connection_lost"
   | "statement_failed"

@@ -48,7 +48,7 @@ export interface Ledger
    * Runs `onWake` for whatever any process announced: a revocation, or work handed to the holder of a session.
    * A hint only: after a lost connection some are missed, so look at the ledger on a timer too.
    */
-  onWake(onWake: (wake: Wake) => void): Promise<{ close(): Promise<void> }>;
+  onWake(onWake: (wake: Wake) => void): Promise<Listening>;
   announce(wake: Wake): Promise<void>;
   /** The same ledger, on the same connections, with other intervals for what its caller reads. */
   withReadTiming(timing: ReadTiming): Ledger;
@@ -70,6 +70,11 @@ export type Wake =
 export interface OpenLedgerOptions {
   /** Where its tables are: a plain lower-case identifier. Default `fenceline`. */
   readonly schema?: string;
+  /**
+   * Address of the PostgreSQL server itself, for listening, where the ledger's address leads to a pooler in transaction mode.
+   * Without it nothing is heard there, and `onWake` says so (`delivers`).
+   */
+  readonly listenAddress?: string;
   /** When resources are read again. Default: the intervals of the spec's §9. */
   readonly readTiming?: ReadTiming;
   /**
@@ -92,12 +97,12 @@ export interface OpenLedgerOptions {
  * @param address `file:DIR` (embedded), `postgres://…`, or a `pg.Pool` of the caller's own
  * @throws {FencelineError} `address_invalid`, `address_in_use`, `database_unreachable`, `directory_incompatible`,
  * `input_invalid`, `schema_invalid_name`, `schema_newer`, `migration_failed`, `migration_changed`, `digest_key_invalid`,
- * `digest_key_missing`, `digest_key_wrong`, `witness_failed`, `witness_of_another_ledger`
+ * `digest_key_missing`, `digest_key_wrong`, `session_unsuitable`, `witness_failed`, `witness_of_another_ledger`
  */
 export async function openLedger(address: string | pg.Pool, options: OpenLedgerOptions = {}): Promise<Ledger> {
-  const { schema = "fenceline", readTiming, digestKey, witness, witnessOptions } = options;
+  const { schema = "fenceline", readTiming, digestKey, witness, witnessOptions, listenAddress } = options;
   if (readTiming !== undefined) checkArgument("options.readTiming", readTimingArgument, readTiming);
-  const database = await openDatabase(address);
+  const database = await openDatabase(address, listenAddress === undefined ? {} : { listenAddress });
   try {
     await migrate(database, { schema } satisfies MigrateOptions);
     const queryable = queryableInSchema(database, schema);

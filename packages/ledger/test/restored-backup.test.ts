@@ -5,11 +5,10 @@ import { describeWhere, describeWithPostgres } from "@fenceline/test-services";
 import pg from "pg";
 import { afterEach, describe, expect, test } from "vitest";
 import { type Ledger, type OpenLedgerOptions, openLedger } from "#src/ledger.js";
-import { queryableInSchema } from "#src/ledger-schema.js";
 import { fileWitness } from "#src/witness.js";
 import { DatabaseProcess, temporaryDirectory, until } from "./database/database-process.js";
 import { activate, answer, openSession, READ_LEASE_MS } from "./ledger-under-test.js";
-import { brokenInvariants, createIndex, indexDue, readNow, type WholeLedger } from "./whole-ledger.js";
+import { brokenInvariants, createIndex, indexDue, readNow, type WholeLedger, wholeLedgerOf } from "./whole-ledger.js";
 
 /** Somewhere a ledger lives, which can be backed up and restored while nobody has it open. */
 interface Place {
@@ -29,8 +28,7 @@ const [A, B, C] = ["catalog://plans/a", "catalog://plans/b", "catalog://plans/c"
 async function open(address: string, options: OpenLedgerOptions = {}): Promise<WholeLedger & Ledger> {
   const ledger = await openLedger(address, options);
   ends.push(() => ledger.close());
-  const { query } = queryableInSchema(ledger.database, ledger.schema);
-  return { ...ledger, sql: query, advanceClock: () => expect.fail("the clock is the real one") };
+  return wholeLedgerOf(ledger);
 }
 
 async function session(ledger: Ledger, source: string) {

@@ -7,6 +7,7 @@ import { type GrantLedger, grantLedger } from "#src/grants.js";
 import { readIdentity } from "#src/identity.js";
 import type { IndexWork } from "#src/index-work.js";
 import type { IndexRef } from "#src/indexes.js";
+import type { Ledger } from "#src/ledger.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
 import { type ConfirmOutcome, type LineageLedger, lineageLedger } from "#src/lineage.js";
 import type { ReadLedger } from "#src/reads.js";
@@ -48,6 +49,12 @@ function withLineage(ledger: LedgerUnderTest, body: (ledger: WholeLedger) => voi
       get: (_, member) => Reflect.get(areas && member in areas ? areas : ledger, member),
     }),
   );
+}
+
+/** A ledger as users open it, with the helpers' `sql`; its clock is the real one. */
+export function wholeLedgerOf(ledger: Ledger): WholeLedger & Ledger {
+  const { query } = queryableInSchema(ledger.database, ledger.schema);
+  return { ...ledger, sql: query, advanceClock: () => expect.fail("the clock is the real one") };
 }
 
 /** The areas over a connection of one's own, such as a transaction. */

@@ -57,6 +57,7 @@ export async function withContext<Result>(
   const digestKey = process.env["FENCELINE_DIGEST_KEY"];
   const ledger = await openLedger(config.ledger, {
     ...(config.ledgerSchema !== undefined && { schema: config.ledgerSchema }),
+    ...(config.ledgerListen !== undefined && { listenAddress: config.ledgerListen }),
     ...(digestKey !== undefined && digestKey !== "" && { digestKey }),
   });
   try {

@@ -120,6 +120,8 @@ export const configSchema = z
     ledger: ledgerAddress().default("file:.fenceline"),
     /** Schema of the ledger's tables. */
     ledgerSchema: z.string().optional(),
+    /** Address of the PostgreSQL server itself, for listening, where `ledger` leads to a pooler in transaction mode. */
+    ledgerListen: addressOf("postgres://", "postgresql://").optional(),
     queue: queueAddress.default("embedded"),
     /** What the names of the queues begin with. */
     queuePrefix: name().default("fenceline"),

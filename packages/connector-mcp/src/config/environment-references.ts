@@ -10,6 +10,7 @@ export interface MissingVariable {
 /** `*` stands for every key of an object or every position of an array. */
 const FIELDS: readonly (readonly string[])[] = [
   ["ledger"],
+  ["ledgerListen"],
   ["queue"],
   ["mcpServers", "*", "url"],
   ["mcpServers", "*", "args", "*"],

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import type { Ledger, LedgerStatus, Wake } from "@fenceline/ledger";
+import type { Ledger, LedgerStatus, Listening, Wake } from "@fenceline/ledger";
 import { type Logger, pino } from "pino";
 import { configuredSources } from "../config/configured-sources.js";
 import { readTimingOf } from "../config/read-timing.js";
@@ -77,7 +77,7 @@ class Pool implements WorkerPool {
   readonly #processors: JobProcessors | undefined;
   #registered: Promise<void> = Promise.resolve();
   #reconciler: Reconciler | undefined;
-  #listening: { close(): Promise<void> } | undefined;
+  #listening: Listening | undefined;
   #closing: Promise<void> | undefined;
   /** What the reconciler's last look found waiting. */
   #waited = { indexing: false, purging: false };
@@ -130,6 +130,11 @@ class Pool implements WorkerPool {
       this.#startSessions();
     }
     this.#listening = await this.#ledger.onWake((wake) => this.#woken(wake));
+    if (!this.#listening.delivers) {
+      this.logger.warn(
+        "no notification arrives from the ledger's database: it is looked at on a timer alone; see ledgerListen",
+      );
+    }
     this.#reconciler = new Reconciler({
       ledger: this.#ledger,
       intervalMs: RECONCILE_MS,

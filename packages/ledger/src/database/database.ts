@@ -21,6 +21,11 @@ export interface Queryable {
 
 /** A channel listened to; see {@link Database.listen}. */
 export interface Listening {
+  /**
+   * Whether notifications arrive at all: a notification of the database's own was sent when it first listened. `false` behind a
+   * pooler in transaction mode (then pass `listenAddress`): whoever listens has to look on a timer instead.
+   */
+  readonly delivers: boolean;
   /** Stops listening. Never rejects. */
   close(): Promise<void>;
 }
@@ -74,6 +79,11 @@ export interface OpenDatabaseOptions {
   connectTimeoutMs?: number;
   /** Connections of this process at most. Default 10; embedded 4. Ignored for a pool that was passed in. */
   maxConnections?: number;
+  /**
+   * Address of the PostgreSQL server itself, for listening, where `address` leads to a pooler in transaction mode (PgBouncer, a
+   * cloud's proxy). No setting is made on the pooler's connections then, whose sessions belong to everybody.
+   */
+  listenAddress?: string;
 }
 
 const DEFAULT_CONNECT_TIMEOUT_MS = 15_000;
@@ -86,20 +96,25 @@ const DEFAULT_CONNECT_TIMEOUT_MS = 15_000;
  *
  * @param address `file:DIR` (embedded; DIR relative to the working directory, created when missing),
  * `postgres://…` or `postgresql://…`, or a `pg.Pool` of the caller's own, whose settings are not touched.
- * @throws {FencelineError} `address_invalid`, `address_in_use`, `database_unreachable`, `directory_incompatible`
+ * @throws {FencelineError} `address_invalid`, `address_in_use`, `database_unreachable`, `directory_incompatible`,
+ * `session_unsuitable`
  */
 export async function openDatabase(
   address: string | pg.Pool,
-  { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, maxConnections }: OpenDatabaseOptions = {},
+  { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, maxConnections, listenAddress }: OpenDatabaseOptions = {},
 ): Promise<Database> {
+  const direct = listenAddress === undefined ? undefined : directOptions(listenAddress);
   if (typeof address !== "string") {
+    // A pool hides its password from enumeration, so that whoever spreads its options would lose it.
+    const connectionOptions = { ...address.options, ...passwordOf(address.options) };
     return PooledDatabase.connect({
       kind: "postgres",
       address: "pool",
       pool: address,
-      // A pool hides its password from enumeration, so that whoever spreads its options would lose it.
-      connectionOptions: { ...address.options, ...passwordOf(address.options) },
+      connectionOptions,
       ownsPool: false,
+      ownsSessions: false,
+      listenOptions: direct ?? connectionOptions,
       connectTimeoutMs,
     });
   }
@@ -113,6 +128,8 @@ export async function openDatabase(
         pool: createPool(connectionOptions, maxConnections ?? 10, connectTimeoutMs),
         connectionOptions,
         ownsPool: true,
+        ownsSessions: direct === undefined,
+        listenOptions: direct ?? connectionOptions,
         connectTimeoutMs,
       });
     }
@@ -125,6 +142,8 @@ export async function openDatabase(
           pool: createPool(server.connectionOptions, maxConnections ?? 4, connectTimeoutMs),
           connectionOptions: server.connectionOptions,
           ownsPool: true,
+          ownsSessions: true,
+          listenOptions: server.connectionOptions,
           connectTimeoutMs,
           onClose: () => server.close(),
         });
@@ -136,6 +155,12 @@ export async function openDatabase(
     default:
       throw new FencelineError("address_invalid", `Unknown address ${parsed satisfies never}`);
   }
+}
+
+function directOptions(listenAddress: string): pg.ClientConfig {
+  const parsed = parseAddress(listenAddress);
+  if (parsed.kind === "postgres") return { connectionString: parsed.connectionString };
+  throw new FencelineError("address_invalid", "A listen address is one of PostgreSQL: postgres://…");
 }
 
 function passwordOf({ password }: pg.PoolOptions): Pick<pg.ClientConfig, "password"> {

@@ -1,7 +1,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { FencelineError } from "../errors.js";
-import type { Listening } from "./database.js";
+
+/** A channel that is listened to, until it is closed. Closing never rejects. */
+interface ListenedChannel {
+  close(): Promise<void>;
+}
 
 interface Subscription {
   channel: string;
@@ -38,10 +42,14 @@ export class Listener {
   }
 
   /** @throws {FencelineError} `database_unreachable` when the channel is not listened to within the deadline */
-  async listen(channel: string, onPayload: (payload: string) => void, onReconnect?: () => void): Promise<Listening> {
+  async listen(
+    channel: string,
+    onPayload: (payload: string) => void,
+    onReconnect?: () => void,
+  ): Promise<ListenedChannel> {
     const subscription: Subscription = { channel, onPayload, onReconnect };
     this.#subscriptions.add(subscription);
-    const listening: Listening = { close: () => this.#unsubscribe(subscription) };
+    const listening: ListenedChannel = { close: () => this.#unsubscribe(subscription) };
     const deadline = AbortSignal.timeout(this.#connectTimeoutMs);
     try {
       for (;;) {

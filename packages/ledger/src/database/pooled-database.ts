@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { setTimeout as delay, setImmediate as nextRound } from "node:timers/promises";
 import type pg from "pg";
 import { assert, FencelineError } from "../errors.js";
@@ -5,14 +6,19 @@ import { failureOf, mayConnectLater } from "./connection-failure.js";
 import type { Database, Listening, ListenOptions, Queryable } from "./database.js";
 import { Listener } from "./listener.js";
 import { rowValueTypes } from "./row-values.js";
+import { refuseUnsuitableSessions } from "./session-settings.js";
 
 export interface PooledDatabaseOptions {
   kind: Database["kind"];
   address: string;
   pool: pg.Pool;
   connectionOptions: pg.ClientConfig;
-  /** Whether `close()` ends the pool, and whether its sessions may be given settings. */
+  /** Whether `close()` ends the pool. */
   ownsPool: boolean;
+  /** Whether a connection is a session of its own that may be given settings: not behind a pooler, nor in a caller's pool. */
+  ownsSessions: boolean;
+  /** Where a connection listens; the same as `connectionOptions` but behind a pooler. */
+  listenOptions: pg.ClientConfig;
   connectTimeoutMs: number;
   onClose?: () => Promise<void>;
 }
@@ -22,12 +28,13 @@ const RETRY_MOST_MS = 200;
 
 /**
  * Plans of the ledger's functions are generic: planning anew for each batch costs more than it gains (0.75 against
- * 0.41 ms for issuing one ordinal). Set per session, on our own pool only. Behind a pooler in transaction mode the
- * setting lands on whichever server connection is at hand: plans differ, answers do not. The fences need READ COMMITTED and
- * refuse anything else, whatever the database's own default is.
+ * 0.41 ms for issuing one ordinal). Set per session, and only where the session is ours: elsewhere plans differ, answers do
+ * not. The fences need READ COMMITTED and refuse anything else, whatever the database's own default is.
  */
 const SESSION_SETTINGS =
-  "set default_transaction_isolation = 'read committed'; set plan_cache_mode = force_generic_plan; set jit = off";
+  "set default_transaction_isolation = 'read committed'; set datestyle = 'ISO'; set plan_cache_mode = force_generic_plan; set jit = off";
+/** A notification takes a millisecond; one that did not come by then will not. */
+const SELF_TEST_MS = 2_000;
 
 /** A {@link Database} over a `pg.Pool`: decides what is tried again, and gives every failure its code. */
 export class PooledDatabase implements Database {
@@ -39,6 +46,7 @@ export class PooledDatabase implements Database {
   readonly #configured = new WeakSet<pg.PoolClient>();
   readonly #listener: Listener;
   #closing: Promise<void> | undefined;
+  #delivers: Promise<boolean> | undefined;
 
   private constructor(options: PooledDatabaseOptions) {
     this.#options = options;
@@ -46,7 +54,7 @@ export class PooledDatabase implements Database {
     this.address = options.address;
     this.connectionOptions = options.connectionOptions;
     this.#pool = options.pool;
-    this.#listener = new Listener(options.connectionOptions, options.address, options.connectTimeoutMs);
+    this.#listener = new Listener(options.listenOptions, options.address, options.connectTimeoutMs);
     // An idle connection that breaks leaves the pool by itself; without a handler the event would end the process.
     if (options.ownsPool) this.#pool.on("error", () => {});
   }
@@ -56,6 +64,7 @@ export class PooledDatabase implements Database {
     const database = new PooledDatabase(options);
     try {
       await database.query("select 1");
+      if (!options.ownsSessions) await refuseUnsuitableSessions(database, options.address);
       return database;
     } catch (error) {
       if (options.ownsPool) await options.pool.end();
@@ -69,7 +78,7 @@ export class PooledDatabase implements Database {
 
   async transaction<T>(fn: (transaction: Queryable) => Promise<T>): Promise<T> {
     const session = await this.#untilRun(async (begun) => {
-      await begun.run("begin");
+      await begun.run("begin isolation level read committed");
       return begun;
     }, "keep");
     const transaction = new Transaction(session);
@@ -88,7 +97,24 @@ export class PooledDatabase implements Database {
 
   async listen(channel: string, onPayload: (payload: string) => void, options: ListenOptions = {}): Promise<Listening> {
     this.#refuseWhenClosed();
-    return this.#listener.listen(channel, onPayload, options.onReconnect);
+    const listening = await this.#listener.listen(channel, onPayload, options.onReconnect);
+    this.#delivers ??= this.#hearsItself();
+    return { close: listening.close, delivers: await this.#delivers };
+  }
+
+  /** Behind a pooler in transaction mode LISTEN succeeds and nothing ever arrives: only a notification of one's own tells. */
+  async #hearsItself(): Promise<boolean> {
+    if (this.kind === "embedded") return true;
+    const channel = `fenceline_self_test_${randomUUID()}`;
+    const arrived = new AbortController();
+    const listening = await this.#listener.listen(channel, () => arrived.abort());
+    try {
+      await this.query("select pg_catalog.pg_notify($1, '')", [channel]);
+      await delay(SELF_TEST_MS, undefined, { signal: arrived.signal }).catch(() => {});
+      return arrived.signal.aborted;
+    } finally {
+      await listening.close();
+    }
   }
 
   async analyze(): Promise<void> {
@@ -158,7 +184,7 @@ export class PooledDatabase implements Database {
     if (!this.#configured.has(session.client)) {
       this.#configured.add(session.client);
       // The embedded server is one session for all: it was given these settings when it started.
-      if (this.#options.ownsPool && this.kind === "postgres") await session.configure(SESSION_SETTINGS);
+      if (this.#options.ownsSessions && this.kind === "postgres") await session.configure(SESSION_SETTINGS);
     }
     // The end of the connection may lie in this round of the event loop, still unread. It is read in this one, `pg` hears of
     // it (the socket's "close") before the next, and the statement has not been sent; else it might have been run.
