@@ -18,7 +18,7 @@ end $$;
 -- Waits for exclusive holders of the scope only.
 create or replace function fenceline.fence_shared(p_scope int) returns void language plpgsql volatile as $$
 begin
-  perform fenceline.require_read_committed();
+  if current_setting('transaction_isolation') <> 'read committed' then perform fenceline.require_read_committed(); end if;
   perform pg_advisory_xact_lock_shared(hashtext('fenceline.policy_scope'), p_scope);
 end $$;
 
@@ -56,12 +56,21 @@ $$;
 
 -- F2: the newest revocation or lift of a reader that covers a resource; 0 where there was none.
 create or replace function fenceline.policy_epoch_of(p_subject bigint, p_resource bigint) returns bigint language sql stable as $$
-  select coalesce(max(v.policy_epoch), 0)
-  from fenceline.resource r
-  join fenceline.revocation v on v.subject_id = p_subject and (v.source_id is null or v.source_id = r.source_id)
-  where r.resource_id = p_resource and v.role <> 'audience'
-    and (r.segment_key >= v.key_from and r.segment_key < v.key_to or r.match_key >= v.key_from and r.match_key < v.key_to
-      or r.segment_key >= v.match_from and r.segment_key < v.match_to or r.match_key >= v.match_from and r.match_key < v.match_to)
+  select coalesce(max(e.policy_epoch), 0)
+  from fenceline.resource r join fenceline.revocation_epoch e on e.hash = any (r.deny_hashes)
+  where r.resource_id = p_resource and e.subject_id = p_subject
+$$;
+
+-- Raises the epochs of texts to those of the revocations they belong to (parallel). Called by the triggers of revocation_cover
+-- alone, whose rows come with a revocation and go with its lift, which has raised the epoch by then.
+create or replace function fenceline.record_policy_epochs(p_hashes bigint[], p_subjects bigint[], p_revocations bigint[])
+returns void language sql volatile as $$
+  insert into fenceline.revocation_epoch as e (hash, subject_id, policy_epoch)
+  select i.hash, i.subject_id, max(v.policy_epoch)
+  from unnest(p_hashes, p_subjects, p_revocations) i (hash, subject_id, revocation_id)
+  join fenceline.revocation v on v.revocation_id = i.revocation_id
+  group by i.hash, i.subject_id order by i.hash, i.subject_id
+  on conflict (hash, subject_id) do update set policy_epoch = greatest(e.policy_epoch, excluded.policy_epoch)
 $$;
 
 -- Whether the holder may write anything: its generation is the scope's, and its lease stands by the database's clock.

@@ -24,16 +24,42 @@ returns boolean language sql stable as $$
     where r.resource_id = s.resource_id and fenceline.is_revoked(c.subject_id, r.deny_hashes, 'reader')))
 $$;
 
--- What is due and may be read, oldest first. The settings keep the planner on subscription_due: a table that has just grown has no
--- statistics, and sorting a scope of 20,000 takes 400 ms.
-create or replace function fenceline.due_subscriptions(p_scope int, p_now timestamptz, p_limit int) returns bigint[]
-language plpgsql volatile set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off as $$
+-- What is due and may be read, oldest first, and what was to be looked at but is not due yet, for the caller to put off: both at
+-- most p_limit together, so that a look is short however much lies before what is due. What is in flight or covered is passed over;
+-- in_flight and may_be_read are written out, as PostgreSQL plans a function with a subquery anew in each statement.
+-- The settings keep the planner on subscription_look: a table that has just grown has no statistics, and sorting a scope of 20,000
+-- takes 400 ms.
+create or replace function fenceline.due_subscriptions(
+  p_scope int, p_now timestamptz, p_limit int, out due bigint[], out early bigint[]
+) language plpgsql volatile set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off as $$
 begin
-  return array(
-    select s.subscription_id
+  select coalesce(array_agg(x.subscription_id) filter (where x.is_due), '{}'),
+    coalesce(array_agg(x.subscription_id) filter (where not x.is_due), '{}')
+  into due, early
+  from (
+    select s.subscription_id, coalesce(s.due_at <= p_now, false) as is_due
     from fenceline.subscription s join fenceline.policy_scope c on c.scope_id = s.scope_id
-    where s.scope_id = p_scope and s.due_at <= p_now and not fenceline.in_flight(s, c, p_now) and fenceline.may_be_read(s, c)
-    order by s.due_at limit p_limit);
+    where s.scope_id = p_scope and s.look_at <= p_now
+      and (s.due_at is null or s.due_at > p_now
+        or s.lifecycle = 'ACTIVE'
+          and not (s.issued_ordinal > s.settled_ordinal and coalesce(s.claim_until > p_now, false) and exists (
+            select 1 from fenceline.read r
+            where r.subscription_id = s.subscription_id and r.ordinal = s.issued_ordinal
+              and r.session_generation = c.session_generation))
+          and not (c.standing_revocations > 0 and exists (
+            select 1 from fenceline.resource q join fenceline.revocation_cover v on v.hash = any (q.deny_hashes)
+            where q.resource_id = s.resource_id and v.subject_id = c.subject_id and v.as_reader)))
+    order by s.look_at limit p_limit) x;
+end $$;
+
+-- Puts off to when they are due what was looked at too early. It decides nothing: a due time is exact whatever was looked at.
+create or replace function fenceline.put_off(p_subscriptions bigint[]) returns void language plpgsql volatile as $$
+begin
+  if cardinality(p_subscriptions) = 0 then return; end if;
+  perform 1 from fenceline.subscription
+  where subscription_id = any (p_subscriptions) order by subscription_id for no key update;
+  update fenceline.subscription set look_at = due_at
+  where subscription_id = any (p_subscriptions) and look_at is distinct from due_at;
 end $$;
 
 -- Claims what is due, oldest first, and issues each its ordinal. A suspended scope gets one read per interval to find out
@@ -43,20 +69,28 @@ create or replace function fenceline.issue_due_reads(
 ) returns table (subscription_id bigint, ordinal bigint, request_id uuid, uri text, generation bigint, reason text)
 language plpgsql volatile as $$
 declare
+  v_limit int := p_limit;
   v_now timestamptz;
   v_suspended_at timestamptz;
-  v_ids bigint[];
+  v_due bigint[];
+  v_early bigint[];
 begin
-  -- Before the fence: past what a revocation covers and has not closed yet this takes 50 us for each, and the next revocation
-  -- would wait for it (P2). issue_ordinals decides again on what is found.
+  -- Before the fence: past what a revocation covers and has not closed yet it takes its time, and the next revocation would wait
+  -- for it (P2). issue_ordinals decides again on what is found.
   v_now := fenceline.now();
   select c.suspended_at into v_suspended_at from fenceline.policy_scope c where c.scope_id = p_scope;
   if v_suspended_at > v_now - fenceline.milliseconds(p_suspended_retry_ms) then return; end if;
-  v_ids := fenceline.due_subscriptions(p_scope, v_now, case when v_suspended_at is null then p_limit else 1 end);
-  if cardinality(v_ids) = 0 then return; end if;
+  if v_suspended_at is not null then v_limit := 1; end if;
+  select d.due, d.early into v_due, v_early from fenceline.due_subscriptions(p_scope, v_now, v_limit) d;
+  if cardinality(v_due) + cardinality(v_early) = 0 then return; end if;
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return; end if;
-  return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_ids, null, p_lease_ms, fenceline.now());
+  while cardinality(v_due) < v_limit and cardinality(v_early) > 0 loop
+    perform fenceline.put_off(v_early);
+    select d.due, d.early into v_due, v_early from fenceline.due_subscriptions(p_scope, v_now, v_limit) d;
+  end loop;
+  if cardinality(v_due) = 0 then return; end if;
+  return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_due, null, p_lease_ms, fenceline.now());
 end $$;
 
 -- Issues reads whether due or not, but none beside one in flight.
@@ -100,12 +134,20 @@ begin
       from fenceline.subscription s
       join fenceline.policy_scope c on c.scope_id = s.scope_id
       left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard
-      where s.subscription_id = any (p_subscriptions) and s.scope_id = p_scope and fenceline.may_be_read(s, c)
-        and not fenceline.in_flight(s, c, p_now) and (p_reason is not null or s.due_at <= p_now)),
+      where s.subscription_id = any (p_subscriptions) and s.scope_id = p_scope and s.lifecycle = 'ACTIVE'
+        and not (s.issued_ordinal > s.settled_ordinal and coalesce(s.claim_until > p_now, false) and exists (
+          select 1 from fenceline.read r
+          where r.subscription_id = s.subscription_id and r.ordinal = s.issued_ordinal
+            and r.session_generation = c.session_generation))
+        and not (c.standing_revocations > 0 and exists (
+          select 1 from fenceline.resource q join fenceline.revocation_cover v on v.hash = any (q.deny_hashes)
+          where q.resource_id = s.resource_id and v.subject_id = c.subject_id and v.as_reader))
+        and (p_reason is not null or s.due_at <= p_now)),
     issued as (
       update fenceline.subscription s
       set issued_ordinal = s.issued_ordinal + 1,
-        claim_until = p_now + fenceline.milliseconds(p_lease_ms), due_at = p_now + fenceline.milliseconds(p_lease_ms)
+        claim_until = p_now + fenceline.milliseconds(p_lease_ms), due_at = p_now + fenceline.milliseconds(p_lease_ms),
+        look_at = p_now + fenceline.milliseconds(p_lease_ms)
       from due d where s.subscription_id = d.subscription_id
       returning s.subscription_id, s.issued_ordinal as ordinal, s.uri, s.generation, s.notification_number,
         d.reason, d.stream_epoch, d.policy_epoch, d.outlived),
@@ -125,7 +167,8 @@ begin
     order by n.subscription_id;
 end $$;
 
--- What is due first, or the first lease to end of the reads in flight that are due before it.
+-- What is due first, or the first lease to end of the reads in flight that are due before it. What would be looked at before it is
+-- due is put off until the first is exact.
 --   → milliseconds until the next read is due; null: none will be, or the session is lost
 create or replace function fenceline.milliseconds_to_next_read(p_scope int, p_generation bigint, p_suspended_retry_ms bigint)
 returns bigint language plpgsql volatile set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off as $$
@@ -133,24 +176,43 @@ declare
   v_now timestamptz := fenceline.now();
   v_scope fenceline.policy_scope;
   v_due timestamptz;
+  v_look timestamptz;
 begin
   if not fenceline.session_stands(p_scope, p_generation) then return null; end if;
   select * into v_scope from fenceline.policy_scope where scope_id = p_scope;
-  select s.due_at into v_due from fenceline.subscription s
-  where s.scope_id = p_scope and s.due_at is not null
-    and not fenceline.in_flight(s, v_scope, v_now) and fenceline.may_be_read(s, v_scope)
-  order by s.due_at limit 1;
+  loop
+    select s.due_at, s.look_at into v_due, v_look from fenceline.subscription s
+    where s.scope_id = p_scope and s.look_at is not null
+      and (s.due_at is null or not fenceline.in_flight(s, v_scope, v_now) and fenceline.may_be_read(s, v_scope))
+    order by s.look_at limit 1;
+    exit when v_look is not distinct from v_due;
+    perform fenceline.put_off(array(
+      select s.subscription_id from fenceline.subscription s
+      where s.scope_id = p_scope and s.look_at >= v_look order by s.look_at limit 500));
+  end loop;
   select least(v_due, min(s.claim_until)) into v_due from fenceline.subscription s
-  where s.scope_id = p_scope and s.due_at < coalesce(v_due, 'infinity')
+  where s.scope_id = p_scope and s.look_at < coalesce(v_due, 'infinity') and s.due_at < coalesce(v_due, 'infinity')
     and fenceline.in_flight(s, v_scope, v_now) and fenceline.may_be_read(s, v_scope);
   if v_due is null then return null; end if;
   v_due := greatest(v_due, v_scope.suspended_at + fenceline.milliseconds(p_suspended_retry_ms));
   return ceil(greatest(0, extract(epoch from v_due - v_now) * 1000));
 end $$;
 
+-- Which of the resources a standing revocation of the reader covers.
+create or replace function fenceline.covered_resources(p_reader bigint, p_resources bigint[]) returns bigint[]
+language plpgsql stable as $$
+begin
+  return array(
+    select q.resource_id from fenceline.resource q
+    where q.resource_id = any (p_resources) and exists (
+      select 1 from fenceline.revocation_cover v
+      where v.hash = any (q.deny_hashes) and v.subject_id = p_reader and v.as_reader));
+end $$;
+
 -- The one place that accepts (F3). Each answer is decided on after its subscription was locked under the fence, and either has
 -- all its effects or leaves one receipt. A holder that slept through its lease is refused as stale, though nobody took over yet:
--- what it saw since may be missing from the ledger. One answer per subscription in a call.
+-- what it saw since may be missing from the ledger. One answer per subscription in a call. A part that a standing revocation covers is dropped before it is kept, and clears the digest, so that the next read
+-- brings it back after a lift (F5, F6).
 --   p_subscriptions … p_bytes   parallel, one per answer
 --   p_part_*                    parallel, one per part; p_part_subscriptions says whose
 --   p_polled_ms, p_pushed_ms, p_jitter  when a current version is read again
@@ -165,136 +227,126 @@ create or replace function fenceline.accept_resource_versions(
 ) returns table (subscription_id bigint, ordinal bigint, outcome text, version_ordinal bigint) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
-  v_session boolean;
+  v_parts bigint[];
+  v_missing boolean;
   v_now timestamptz;
-  v_subscriptions bigint[];
-  v_ordinals bigint[];
-  v_outcomes text[];
-  v_versions bigint[];
-  v_derived bigint[]; -- new versions of what something was derived from
+  v_scope fenceline.policy_scope;
+  v_covered bigint[] := '{}';
+  v_lacking bigint[] := '{}';
+  v_derived boolean; -- something was derived from one of them
+  v_awaited bigint[];
 begin
-  if exists (select 1 from fenceline.unknown_resources(p_source, p_part_key_digests)) then
+  select array_agg(r.resource_id order by i.place), bool_or(r.resource_id is null) into v_parts, v_missing
+  from unnest(p_part_key_digests) with ordinality as i (key_digest, place)
+  left join fenceline.resource r on r.source_id = p_source and r.key_digest = i.key_digest;
+  if v_missing then
     return query select null::bigint, null::bigint, 'resources_missing', null::bigint;
     return;
   end if;
   perform fenceline.fence_shared(p_scope);
-  v_session := fenceline.session_stands(p_scope, p_generation);
   v_now := fenceline.now();
-  perform 1 from fenceline.subscription s
-  where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update;
-  with asked as materialized (
-    select i.*, s.resource_id, s.generation, s.listed_scan_id, c.subject_id, c.policy_epoch,
-      r.issued_at, r.notification_number, r.stream_epoch,
-      s.digest = i.digest and s.digest_generation = s.generation as same,
-      s.notification_number = r.notification_number and (not s.pushed or coalesce(r.stream_epoch = t.epoch, false)) as current,
-      case
-        when r.ordinal is null or r.request_id <> i.request_id or r.settled_as is not null then 'not_issued'
-        when s.lifecycle in ('UNSUBSCRIBING', 'CLOSED', 'UNSUBSCRIBE_UNKNOWN') then 'stale_after_close'
-        when not v_session or r.session_generation <> p_generation or r.generation <> s.generation
-          or s.lifecycle <> 'ACTIVE' or i.ordinal <= s.accepted_ordinal then 'stale'
-        when not fenceline.may_be_read(s, c) then 'revoked'
-      end as refusal
-    from unnest(p_subscriptions, p_ordinals, p_request_ids, p_digests, p_mime_types, p_sizes)
-      as i (subscription_id, ordinal, request_id, digest, mime_type, size)
-    join fenceline.policy_scope c on c.scope_id = p_scope
-    left join fenceline.subscription s on s.subscription_id = i.subscription_id and s.scope_id = p_scope
-    left join fenceline.read r on r.subscription_id = s.subscription_id and r.ordinal = i.ordinal
-    left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard),
-  accepted as (
-    update fenceline.subscription s
-    set accepted_ordinal = a.ordinal, settled_ordinal = greatest(s.settled_ordinal, a.ordinal),
-      version_ordinal = case when a.same then s.version_ordinal else a.ordinal end,
-      digest = a.digest, digest_generation = s.generation,
-      seen_notification = a.notification_number, seen_stream_epoch = a.stream_epoch,
-      verified_at = case when a.current then a.issued_at else s.verified_at end,
-      -- What made it due since the read was issued stays: a notification, a stream, a scan without it.
-      due_at = least(case when s.due_at < s.claim_until then s.due_at end,
-        v_now + fenceline.jittered(case when s.pushed and a.current then p_pushed_ms else p_polled_ms end, p_jitter,
-          s.subscription_id, a.ordinal)),
-      failures = 0, hidden_because = null, not_found_at = null
-    from asked a where s.subscription_id = a.subscription_id and a.refusal is null
-    returning s.subscription_id, a.ordinal, s.version_ordinal, a.same is true as same, a.current, a.resource_id, s.generation,
-      a.digest, a.mime_type, a.size, a.listed_scan_id, a.subject_id, a.policy_epoch, s.derived),
-  versions as (
-    insert into fenceline.resource_version
-      (subscription_id, ordinal, generation, policy_epoch, digest, mime_type, bytes, scan_id, accepted_at)
-    select n.subscription_id, n.ordinal, n.generation,
-      case when n.policy_epoch = 0 then 0 else fenceline.policy_epoch_of(n.subject_id, n.resource_id) end,
-      n.digest, n.mime_type, n.size, n.listed_scan_id, v_now
-    from accepted n where not n.same),
-  due_in_indexes as (
-    insert into fenceline.outbox as o (subscription_id, index_id, ordinal)
-    select n.subscription_id, x.index_id, n.ordinal from accepted n cross join fenceline.index x
-    where not n.same and x.takes_versions and x.retired_at is null
-    order by n.subscription_id, x.index_id
-    on conflict (subscription_id, index_id) do update set ordinal = excluded.ordinal, pending = true),
-  receipts as (
-    insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
-    select p_scope, n.subscription_id, n.ordinal, 'version',
-      jsonb_build_object('generation', n.generation, 'current', n.current), v_now
-    from accepted n where not n.same
-    union all
-    select p_scope, a.subscription_id, a.ordinal, case a.refusal when 'revoked' then 'refused_revoked' else a.refusal end,
-      jsonb_build_object('session', p_generation), v_now
-    from asked a where a.refusal is not null),
-  answers as (
+  select coalesce(bool_or(l.derived), false) into v_derived
+  from (
+    select s.derived from fenceline.subscription s
+    where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update) l;
+  select * into v_scope from fenceline.policy_scope c where c.scope_id = p_scope;
+  if v_scope.standing_revocations > 0 then
+    v_covered := fenceline.covered_resources(v_scope.subject_id, v_parts || array(
+      select s.resource_id from fenceline.subscription s where s.subscription_id = any (p_subscriptions)));
+    v_lacking := array(
+      select i.subscription_id from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
+      where i.part_id = any (v_covered));
+  end if;
+  if v_derived or v_scope.suspended_at is not null then
+    v_awaited := array(
+      select case when s.accepted_ordinal < i.ordinal then i.subscription_id end
+      from unnest(p_subscriptions, p_ordinals) with ordinality as i (subscription_id, ordinal, place)
+      left join fenceline.subscription s on s.subscription_id = i.subscription_id order by i.place);
+  end if;
+  return query
+    with asked as materialized (
+      select i.*, s.resource_id, s.generation, s.listed_scan_id, r.issued_at, r.notification_number, r.stream_epoch,
+        i.subscription_id = any (v_lacking) as lacking,
+        s.digest = i.digest and s.digest_generation = s.generation as same,
+        s.notification_number = r.notification_number and (not s.pushed or coalesce(r.stream_epoch = t.epoch, false)) as current,
+        case
+          when r.ordinal is null or r.request_id <> i.request_id or r.settled_as is not null then 'not_issued'
+          when s.lifecycle in ('UNSUBSCRIBING', 'CLOSED', 'UNSUBSCRIBE_UNKNOWN') then 'stale_after_close'
+          when x.session_id is null or r.session_generation <> p_generation or r.generation <> s.generation
+            or s.lifecycle <> 'ACTIVE' or i.ordinal <= s.accepted_ordinal then 'stale'
+          when s.resource_id = any (v_covered) then 'revoked'
+        end as refusal
+      from unnest(p_subscriptions, p_ordinals, p_request_ids, p_digests, p_mime_types, p_sizes)
+        as i (subscription_id, ordinal, request_id, digest, mime_type, size)
+      left join fenceline.session x on x.scope_id = p_scope and x.generation = p_generation
+        and v_scope.session_generation = p_generation and x.ended_at is null and x.expires_at > v_now
+      left join fenceline.subscription s on s.subscription_id = i.subscription_id and s.scope_id = p_scope
+      left join fenceline.read r on r.subscription_id = s.subscription_id and r.ordinal = i.ordinal
+      left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard and s.pushed),
+    accepted as (
+      update fenceline.subscription s
+      set accepted_ordinal = a.ordinal, settled_ordinal = greatest(s.settled_ordinal, a.ordinal),
+        version_ordinal = case when a.same then s.version_ordinal else a.ordinal end,
+        digest = case when not a.lacking then a.digest end, digest_generation = s.generation,
+        seen_notification = a.notification_number, seen_stream_epoch = a.stream_epoch,
+        verified_at = case when a.current then a.issued_at else s.verified_at end,
+        -- What made it due since the read was issued stays: a notification, a stream, a scan without it.
+        due_at = least(case when s.due_at < s.claim_until then s.due_at end,
+          v_now + fenceline.jittered(case when s.pushed and a.current then p_pushed_ms else p_polled_ms end, p_jitter,
+            s.subscription_id, a.ordinal)),
+        failures = 0, hidden_because = null, not_found_at = null
+      from asked a where s.subscription_id = a.subscription_id and a.refusal is null
+      returning s.subscription_id, a.ordinal, s.version_ordinal, a.same is true as same, a.current, a.lacking, a.resource_id,
+        s.generation, a.digest, a.mime_type, a.size, a.listed_scan_id),
+    versions as (
+      insert into fenceline.resource_version
+        (subscription_id, ordinal, generation, policy_epoch, digest, mime_type, bytes, scan_id, accepted_at)
+      select n.subscription_id, n.ordinal, n.generation,
+        -- It is a digest of what was dropped as well (P8).
+        case when v_scope.policy_epoch = 0 then 0 else fenceline.policy_epoch_of(v_scope.subject_id, n.resource_id) end,
+        case when not n.lacking then n.digest end, n.mime_type, n.size, n.listed_scan_id, v_now
+      from accepted n where not n.same),
+    due_in_indexes as (
+      insert into fenceline.outbox as o (subscription_id, index_id, ordinal)
+      select n.subscription_id, x.index_id, n.ordinal from accepted n cross join fenceline.index x
+      where not n.same and x.takes_versions and x.retired_at is null
+      order by n.subscription_id, x.index_id
+      on conflict (subscription_id, index_id) do update set ordinal = excluded.ordinal, pending = true),
+    superseded as (
+      delete from fenceline.body b using accepted n where not n.same and b.subscription_id = n.subscription_id),
+    bodies as (
+      insert into fenceline.body (subscription_id, ordinal, position, part_id, part_uri, mime_type, text, bytes)
+      select n.subscription_id, n.ordinal, i.position, i.part_id, i.uri, i.mime_type, i.text, i.bytes
+      from unnest(p_part_subscriptions, p_part_positions, v_parts, p_part_uris, p_part_mime_types, p_part_texts, p_part_bytes)
+        as i (subscription_id, position, part_id, uri, mime_type, text, bytes)
+      join accepted n on n.subscription_id = i.subscription_id
+      where not n.same and i.part_id <> all (v_covered)),
+    receipts as (
+      insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
+      select p_scope, n.subscription_id, n.ordinal, 'version',
+        jsonb_build_object('generation', n.generation, 'current', n.current), v_now
+      from accepted n where not n.same
+      union all
+      select p_scope, n.subscription_id, n.ordinal, 'part_left_out', null, v_now from accepted n where not n.same and n.lacking
+      union all
+      select p_scope, a.subscription_id, a.ordinal, case a.refusal when 'revoked' then 'refused_revoked' else a.refusal end,
+        jsonb_build_object('session', p_generation), v_now
+      from asked a where a.refusal is not null)
     select n.subscription_id, n.ordinal,
-      case when n.same then 'unchanged' else 'accepted' end || case when n.current then '' else '_not_current' end as outcome,
+      case when n.same then 'unchanged' else 'accepted' end || case when n.current then '' else '_not_current' end,
       n.version_ordinal
     from accepted n
     union all
-    select a.subscription_id, a.ordinal, a.refusal, null from asked a where a.refusal is not null)
-  select array_agg(z.subscription_id), array_agg(z.ordinal), array_agg(z.outcome), array_agg(z.version_ordinal),
-    (select array_agg(n.subscription_id) from accepted n where n.derived and not n.same)
-  into v_subscriptions, v_ordinals, v_outcomes, v_versions, v_derived
-  from answers z;
-  if v_derived is not null then
-    perform fenceline.supersede_derived(v_derived);
+    select a.subscription_id, a.ordinal, a.refusal, null from asked a where a.refusal is not null;
+  if v_awaited is null then return; end if;
+  v_awaited := array(
+    select s.subscription_id from fenceline.subscription s join unnest(v_awaited, p_ordinals) as i (subscription_id, ordinal)
+      on s.subscription_id = i.subscription_id and s.accepted_ordinal = i.ordinal);
+  if v_derived then
+    perform fenceline.supersede_derived(array(
+      select s.subscription_id from fenceline.subscription s
+      where s.subscription_id = any (v_awaited) and s.derived and s.version_ordinal = s.accepted_ordinal));
   end if;
-  perform fenceline.keep_bodies(p_scope, p_source,
-    array(select z.subscription_id from unnest(v_subscriptions, v_outcomes) as z (subscription_id, outcome)
-      where z.outcome in ('accepted', 'accepted_not_current')),
-    p_part_subscriptions, p_part_positions, p_part_key_digests, p_part_uris, p_part_mime_types, p_part_texts, p_part_bytes);
-  if v_outcomes && array['accepted', 'accepted_not_current', 'unchanged', 'unchanged_not_current'] then
-    perform fenceline.mark_resumed(p_scope, 'read', v_now);
-  end if;
-  return query select * from unnest(v_subscriptions, v_ordinals, v_outcomes, v_versions);
-end $$;
-
--- Keeps the parts of new versions in place of the older ones, for subscriptions that the caller has locked. A part that a standing
--- revocation covers is dropped before it is kept, and clears the digest, so that the next read brings it back after a lift (F5, F6).
-create or replace function fenceline.keep_bodies(
-  p_scope int, p_source int, p_new bigint[],
-  p_part_subscriptions bigint[], p_part_positions int[], p_part_key_digests bytea[], p_part_uris text[], p_part_mime_types text[],
-  p_part_texts text[], p_part_bytes bytea[]
-) returns void language plpgsql volatile as $$
-declare
-  v_scope fenceline.policy_scope;
-  v_dropped bigint[];
-begin
-  if cardinality(p_new) = 0 then return; end if;
-  select * into v_scope from fenceline.policy_scope where scope_id = p_scope;
-  delete from fenceline.body where subscription_id = any (p_new);
-  with parts as materialized (
-    select s.subscription_id, s.version_ordinal, i.position, r.resource_id, i.uri, i.mime_type, i.text, i.bytes,
-      v_scope.standing_revocations > 0 and fenceline.is_revoked(v_scope.subject_id, r.deny_hashes, 'reader') as covered
-    from unnest(p_part_subscriptions, p_part_positions, p_part_key_digests, p_part_uris, p_part_mime_types, p_part_texts, p_part_bytes)
-      as i (subscription_id, position, key_digest, uri, mime_type, text, bytes)
-    join fenceline.subscription s on s.subscription_id = i.subscription_id
-    join fenceline.resource r on r.source_id = p_source and r.key_digest = i.key_digest
-    where i.subscription_id = any (p_new)),
-  kept as (
-    insert into fenceline.body (subscription_id, ordinal, position, part_id, part_uri, mime_type, text, bytes)
-    select p.subscription_id, p.version_ordinal, p.position, p.resource_id, p.uri, p.mime_type, p.text, p.bytes
-    from parts p where not p.covered)
-  select array_agg(distinct p.subscription_id) into v_dropped from parts p where p.covered;
-  if v_dropped is null then return; end if;
-  update fenceline.subscription set digest = null where subscription_id = any (v_dropped);
-  -- It is a digest of what was dropped as well (P8).
-  update fenceline.resource_version v set digest = null
-  from fenceline.subscription s
-  where s.subscription_id = any (v_dropped) and v.subscription_id = s.subscription_id and v.ordinal = s.version_ordinal;
-  insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind)
-  select p_scope, subscription_id, version_ordinal, 'part_left_out'
-  from fenceline.subscription where subscription_id = any (v_dropped);
+  -- One that is accepted shows that the credentials work again (P7).
+  if cardinality(v_awaited) > 0 then perform fenceline.mark_resumed(p_scope, 'read', v_now); end if;
 end $$;
