@@ -31,6 +31,26 @@ CREATE OR REPLACE FUNCTION fenceline.now()
  LANGUAGE sql
 AS $function$select clock_timestamp()$function$;
 
+CREATE OR REPLACE FUNCTION fenceline.on_due_before_look()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  new.look_at := new.due_at;
+  return new;
+end $function$;
+
+CREATE OR REPLACE FUNCTION fenceline.on_revocation_cover()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform fenceline.record_policy_epochs(
+    array(select hash from changed where as_reader), array(select subject_id from changed where as_reader),
+    array(select revocation_id from changed where as_reader));
+  return null;
+end $function$;
+
 CREATE OR REPLACE FUNCTION fenceline.on_subscription_created()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -396,6 +416,13 @@ create table fenceline.revocation_cover (
   constraint revocation_cover_pkey PRIMARY KEY (hash, subject_id, revocation_id)
 );
 
+create table fenceline.revocation_epoch (
+  hash bigint not null,
+  subject_id bigint not null,
+  policy_epoch bigint not null,
+  constraint revocation_epoch_pkey PRIMARY KEY (hash, subject_id)
+);
+
 create table fenceline.revocation_export (
   revocation_id bigint not null,
   export_id bigint not null,
@@ -579,12 +606,14 @@ create table fenceline.subscription (
   vanished_scan_id bigint,
   session_generation bigint,
   acknowledged_epoch bigint,
+  look_at timestamp with time zone,
   lifecycle_event text,
   derived boolean default false not null,
   started_at timestamp with time zone default fenceline.now() not null,
   ended_at timestamp with time zone,
   constraint closed_or_close_ordinal_null CHECK (((lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'CLOSED'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle])) = (close_ordinal IS NOT NULL))),
   constraint hidden_because_is_known CHECK ((hidden_because = ANY (ARRAY['forbidden'::text, 'tombstone_pending'::text, 'tombstoned'::text, 'unreconciled'::text]))),
+  constraint look_at_not_after_due CHECK (((due_at IS NULL) OR ((look_at IS NOT NULL) AND (look_at <= due_at)))),
   constraint nothing_issued_after_close CHECK (((close_ordinal IS NULL) OR (close_ordinal = issued_ordinal))),
   constraint pushed_has_a_shard CHECK (((NOT pushed) OR (shard IS NOT NULL))),
   constraint settled_not_above_issued CHECK ((settled_ordinal <= issued_ordinal)),
@@ -659,13 +688,21 @@ CREATE INDEX scan_page_cursor ON fenceline.scan_page USING btree (scan_id, curso
 
 CREATE INDEX subscription_closed_by ON fenceline.subscription USING btree (closed_by, subscription_id) WHERE ((closed_by IS NOT NULL) AND (lifecycle = 'CLOSED'::fenceline.lifecycle));
 
-CREATE INDEX subscription_due ON fenceline.subscription USING btree (scope_id, due_at) WHERE (due_at IS NOT NULL);
+CREATE INDEX subscription_look ON fenceline.subscription USING btree (scope_id, look_at) WHERE (look_at IS NOT NULL);
 
 CREATE INDEX subscription_tombstone_pending ON fenceline.subscription USING btree (scope_id) WHERE (hidden_because = 'tombstone_pending'::text);
 
 CREATE INDEX subscription_unsettled ON fenceline.subscription USING btree (scope_id) WHERE (lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle]));
 
+CREATE TRIGGER revocation_cover_added AFTER INSERT ON fenceline.revocation_cover REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION fenceline.on_revocation_cover();
+
+CREATE TRIGGER revocation_cover_removed AFTER DELETE ON fenceline.revocation_cover REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION fenceline.on_revocation_cover();
+
 CREATE TRIGGER subscription_created AFTER INSERT ON fenceline.subscription REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION fenceline.on_subscription_created();
+
+CREATE TRIGGER subscription_due_at_insert BEFORE INSERT ON fenceline.subscription FOR EACH ROW WHEN (((new.due_at IS NOT NULL) AND ((new.look_at IS NULL) OR (new.look_at > new.due_at)))) EXECUTE FUNCTION fenceline.on_due_before_look();
+
+CREATE TRIGGER subscription_due_at_update BEFORE UPDATE OF due_at ON fenceline.subscription FOR EACH ROW WHEN (((new.due_at IS NOT NULL) AND ((new.look_at IS NULL) OR (new.look_at > new.due_at)))) EXECUTE FUNCTION fenceline.on_due_before_look();
 
 CREATE TRIGGER subscription_times BEFORE UPDATE ON fenceline.subscription FOR EACH ROW WHEN (((old.lifecycle <> new.lifecycle) OR (old.generation <> new.generation))) EXECUTE FUNCTION fenceline.note_subscription_times();
 

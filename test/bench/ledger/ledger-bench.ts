@@ -50,6 +50,10 @@ async function openBench(platform: Platform, onClose: (close: () => Promise<unkn
   const schema = `fenceline_bench_${randomUUID().slice(0, 8)}`;
   const ledger = await openLedger(address, { schema });
   onClose(() => ledger.close());
+  // An acceptance raises the outbox of an index, as it does wherever the versions go somewhere.
+  await ledger.registerStore({ name: "bench", kind: "bench" });
+  const index = { name: "bench", version: 1, store: "bench", embeddings: "none", configurationDigest: digest("bench") };
+  await ledger.registerIndex(index);
   const { database } = ledger;
   onClose(() => database.query(`drop schema if exists ${schema} cascade`));
   const connect = async () => {
