@@ -6,6 +6,7 @@ import type { ProvenSnapshotRecord, UnprovenSnapshotRecord } from "#src/records/
 import type { Session } from "#src/sessions.js";
 import {
   activate,
+  digest,
   negotiateSnapshots,
   openSession,
   publish,
@@ -121,6 +122,20 @@ describeWholeLedger("tasks that need completeness", (ledger) => {
     await expect(ledger.revokeByEnumeration(session, snapshot, REQUEST)).rejects.toMatchObject(refused);
     expect(Object.values(await standing(session))).not.toContain("tombstoned");
     expect(await ledger.listRevocations()).toEqual([]);
+  });
+
+  test("S6: a snapshot is none any more when the session distrusts the extension by a scan that began before it (S3)", async () => {
+    const session = await readSource(plans(4));
+    const begun = await ledger.beginScan(session);
+    if (typeof begun === "string") return expect.fail(begun);
+    const { snapshot } = await publishProven(ledger, session, plans(3));
+    await ledger.recordScanPage(session, begun.scanId, { cursorDigest: digest(""), entries: [] });
+    expect(await ledger.finishScan(session, begun.scanId, { complete: true })).toBe("void");
+    await expect(ledger.removeAbsent(session, snapshot)).rejects.toMatchObject({
+      code: "snapshot_not_proven",
+      message: expect.stringContaining("contradicted itself"),
+    });
+    expect(await ledger.provenSnapshot(session)).toBeUndefined();
   });
 
   test("S6: a snapshot is refused under another source, reader, session or ledger", async () => {
