@@ -49,6 +49,15 @@ const breaks: Record<string, { readonly by: string; readonly values: (world: Wor
     by: "delete from fenceline.receipt where subscription_id = $1 and event = 'subscribe_sent'",
     values: ({ id }) => [id],
   },
+  catalogue_was_reconciled: {
+    by: `update fenceline.scan set set_digest = '\\x00' where scan_id =
+           (select x.agreed_with from fenceline.scan x join fenceline.policy_scope c on c.catalog_scan_id = x.scan_id where c.scope_id = $1)`,
+    values: ({ scope }) => [scope],
+  },
+  completeness_task_took_a_proven_snapshot: {
+    by: "update fenceline.scan set absence_allowed = true where scope_id = $1",
+    values: ({ scope }) => [scope],
+  },
   one_session_holds_a_scope: {
     by: "update fenceline.policy_scope set session_generation = session_generation + 1 where scope_id = $1",
     values: ({ scope }) => [scope],

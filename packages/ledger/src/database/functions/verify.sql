@@ -5,6 +5,7 @@ create or replace function fenceline.verify() returns table (name text, checked 
 language sql stable as $$
   select * from fenceline.verify_fence()
   union all select * from fenceline.verify_transitions()
+  union all select * from fenceline.verify_scans()
   union all select * from fenceline.verify_lineage()
   union all select * from fenceline.verify_policy()
 $$;
