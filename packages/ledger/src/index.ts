@@ -93,6 +93,7 @@ export {
 export type {
   PurgeClaim,
   PurgeReceiptRow,
+  PurgeWait,
   RevocationLedger,
   RevocationRequest,
   RevocationRole,

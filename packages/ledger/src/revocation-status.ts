@@ -1,5 +1,5 @@
 import type { Queryable } from "./database/database.js";
-import type { RevocationRole, RevocationState, RevocationStatus } from "./revocations.js";
+import type { PurgeWait, RevocationRole, RevocationState, RevocationStatus } from "./revocations.js";
 import { parseUriScope } from "./scope-text.js";
 
 /**
@@ -34,12 +34,13 @@ export async function revocationStatuses(
       resources: row.covered_resources,
       entries: (row.stores ?? []).reduce((sum, store) => sum + store.entries, 0),
     },
+    batchesLeft: row.batches_left,
     stores: (row.stores ?? []).map(storeStatus),
     exports: row.exports,
   }));
 }
 
-function storeStatus({ store, entries, remaining, absentAt, claim, failure }: StoreStatusRow) {
+function storeStatus({ store, entries, remaining, absentAt, claim, failure, waits }: StoreStatusRow) {
   const gone = remaining === 0;
   return {
     store,
@@ -48,6 +49,7 @@ function storeStatus({ store, entries, remaining, absentAt, claim, failure }: St
     absentAt: gone && absentAt !== null ? new Date(absentAt) : undefined,
     claim: gone ? (claim ?? "hidden") : ("hidden" as const),
     ...(!gone && failure !== null && { failure }),
+    waits: (waits ?? []).map(({ until, ...wait }) => ({ ...wait, ...(until !== null && { until: new Date(until) }) })),
   };
 }
 
@@ -65,6 +67,7 @@ interface StatusRow {
   readonly effective_at: Date;
   readonly completed_at: Date | null;
   readonly covered_resources: number;
+  readonly batches_left: boolean;
   readonly stores: readonly StoreStatusRow[] | null;
   readonly exports: number;
 }
@@ -76,4 +79,5 @@ interface StoreStatusRow {
   readonly absentAt: number | null;
   readonly claim: "absent" | "erased" | null;
   readonly failure: string | null;
+  readonly waits: readonly { because: PurgeWait["because"]; entries: number; until: number | null }[] | null;
 }

@@ -30,6 +30,20 @@ export interface RevocationRequest {
   readonly requestedBy?: string;
 }
 
+/** Why entries that must go are still there (P5). */
+export interface PurgeWait {
+  /**
+   * - `writer`: the lease of the process that writes them runs; a write may come yet
+   * - `claimed`: a process is removing them
+   * - `failing`: their store failed, see `failure`; tried again later
+   * - `due`: nobody has taken them; if that lasts, no running process removes from the store
+   */
+  readonly because: "writer" | "claimed" | "failing" | "due";
+  readonly entries: number;
+  /** When it ends at the latest, or is tried again; absent for `due`. */
+  readonly until?: Date;
+}
+
 export interface RevocationStatus {
   readonly revocationId: number;
   readonly requestId: string;
@@ -44,6 +58,8 @@ export interface RevocationStatus {
   readonly effectiveAt: Date;
   readonly completedAt: Date | undefined;
   readonly covered: { readonly resources: number; readonly entries: number };
+  /** Whether `advanceRevocation` still has something to close, mark or reopen: more may come to be listed under `stores`. */
+  readonly batchesLeft: boolean;
   readonly stores: readonly {
     readonly store: string;
     readonly entries: number;
@@ -52,6 +68,8 @@ export interface RevocationStatus {
     readonly absentAt: Date | undefined;
     readonly claim: "hidden" | "absent" | "erased";
     readonly failure?: string;
+    /** What the remaining entries wait for; empty where none remain. */
+    readonly waits: readonly PurgeWait[];
   }[];
   /** Exports it cannot reach and nobody acknowledged (L6). */
   readonly exports: number;

@@ -12,7 +12,7 @@ export const revocationLatency: Measure<LedgerBench> = {
   unit: "ms",
   goal: { atMost: 50 },
   async run(bench) {
-    const { session, uris } = await activeSource(bench, 20_000);
+    const { session, uris } = await activeSource(bench, 4_000);
     const revoker = await bench.connect();
     const text = `select * from ${bench.schema}.fenceline_revoke(
       request_id => $1, subject => $2, source => $3, prefix => 'mcp://elsewhere.example.test/', reason => 'bench')`;

@@ -207,23 +207,11 @@ $$;
 create or replace function fenceline.revocation_status(p_revocation bigint, p_open boolean)
 returns table (revocation_id bigint, request_id text, state text, nothing_covered boolean, subject text, role text,
                source text, scope_text text, reason text, requested_by text, effective_at timestamptz,
-               completed_at timestamptz, covered_resources int, stores json, exports int)
+               completed_at timestamptz, covered_resources int, batches_left boolean, stores json, exports int)
 language sql stable as $$
   select v.revocation_id, v.request_id, v.state::text, v.nothing_covered, subj.name, v.role::text, src.name, v.scope_text,
          v.reason, v.requested_by, v.effective_at, v.completed_at, coalesce(v.covered_resources, 0),
-         (select json_agg(s order by s.store) from (
-            select st.name as store, sum(g.entries) as entries,
-                   coalesce(sum(g.entries) filter (where fenceline.awaits_purge(g)), 0) as remaining,
-                   (select extract(epoch from max(r.absent_at)) * 1000 from fenceline.purge_receipt r
-                    where r.revocation_id = v.revocation_id and r.store_id = st.store_id) as "absentAt",
-                   (select min(r.claim) from fenceline.purge_receipt r
-                    where r.revocation_id = v.revocation_id and r.store_id = st.store_id) as claim,
-                   st.failure
-            from fenceline.revocation_group x
-            join fenceline.entry_group g using (group_id)
-            join fenceline.store st using (store_id)
-            where x.revocation_id = v.revocation_id
-            group by st.store_id, st.name, st.failure) s),
+         v.reopening or v.state = 'EFFECTIVE' and not (v.closed_all and v.marked_all), fenceline.revocation_stores(v.revocation_id),
          (select count(*)::int from fenceline.revocation_export x join fenceline.export e using (export_id)
           where x.revocation_id = v.revocation_id and e.acknowledged_at is null)
   from fenceline.revocation v
@@ -233,3 +221,42 @@ language sql stable as $$
     and (p_open is null or (v.state in ('EFFECTIVE', 'COMPLETE_EXCEPT_EXPORTS')) = p_open)
   order by v.revocation_id desc
 $$;
+-- What a revocation has to see removed, per store, as JSON: entries, what remains, and what the remaining waits for (P5).
+create or replace function fenceline.revocation_stores(p_revocation bigint) returns json
+language sql stable as $$
+  with waited as (
+    select g.store_id, g.entries, fenceline.awaits_purge(g) as remains,
+           case when fenceline.awaits_purge(g) then fenceline.purge_waits_for(g, fenceline.now()) end as because,
+           case g.state when 'INTENT' then g.writer_lease_until else g.claim_until end as until
+    from fenceline.revocation_group x join fenceline.entry_group g using (group_id)
+    where x.revocation_id = p_revocation
+  ), reasons as (
+    select w.store_id, json_agg(json_build_object('because', w.because, 'entries', w.entries, 'until', w.until) order by w.because) as waits
+    from (select store_id, because, sum(entries) as entries,
+                 case when because <> 'due' then extract(epoch from max(until)) * 1000 end as until
+          from waited where remains group by store_id, because) w
+    group by w.store_id
+  )
+  select json_agg(s order by s.store)
+  from (
+    select st.name as store, sum(w.entries) as entries, coalesce(sum(w.entries) filter (where w.remains), 0) as remaining,
+           (select extract(epoch from max(r.absent_at)) * 1000 from fenceline.purge_receipt r
+            where r.revocation_id = p_revocation and r.store_id = st.store_id) as "absentAt",
+           (select min(r.claim) from fenceline.purge_receipt r
+            where r.revocation_id = p_revocation and r.store_id = st.store_id) as claim,
+           st.failure, (select r.waits from reasons r where r.store_id = st.store_id) as waits
+    from waited w join fenceline.store st using (store_id)
+    group by st.store_id, st.name, st.failure) s
+$$;
+
+-- Why a group that must go is still there.
+-- Result: `writer` (its writer's lease runs), `claimed` (a process is removing it), `failing` (the store failed; tried again
+-- later), `due` (nobody took it: no process that runs removes from its store, or it is about to).
+create or replace function fenceline.purge_waits_for(g fenceline.entry_group, p_now timestamptz) returns text
+language sql immutable as $$
+  select case
+    when g.state = 'INTENT' then case when g.writer_lease_until > p_now then 'writer' else 'due' end
+    when g.claim_until > p_now then case when g.claim_token is null then 'failing' else 'claimed' end
+    else 'due' end
+$$;
+
