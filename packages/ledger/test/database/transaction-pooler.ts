@@ -89,7 +89,7 @@ export class TransactionPooler {
           if (message[0] !== FrontendType.sync && message[0] !== FrontendType.query) continue;
           const messages = Buffer.concat(pending);
           pending = [];
-          turns = turns.then(() => turn(messages)).catch(() => socket.destroy());
+          turns = turns.then(() => turn(messages)).catch(() => void socket.destroy());
         }
       }
     });

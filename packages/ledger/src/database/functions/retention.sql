@@ -131,7 +131,8 @@ begin
   place := case when cardinality(v_page.subscriptions) = p_limit then v_page.last end;
 end $$;
 
--- Groups that are purged for good, and no revocation reports: with their edges, so that versions of theirs may go.
+-- Groups that are purged for good, and that no revocation reports, no export holds and nothing still recorded is derived from:
+-- with their edges, so that versions of theirs may go. Of their entries it is no longer known what they were.
 create or replace function fenceline.prune_groups(p_before timestamptz, p_limit int, p_group bigint, out deleted bigint, out place text)
 language plpgsql volatile as $$
 declare
@@ -145,8 +146,13 @@ begin
     where g.group_id = any (v_page) and g.state = 'PURGED' and g.settled and g.purged_at < p_before
       and not exists (select 1 from fenceline.revocation_group x where x.group_id = g.group_id)
       and not exists (select 1 from fenceline.entry e where e.group_id = g.group_id)
+      and not exists (select 1 from fenceline.export x where x.group_id = g.group_id)
+      and g.group_id not in (select n.parent_group from fenceline.group_parent n where n.parent_group is not null)
     order by g.group_id for update);
   delete from fenceline.group_root where group_id = any (v_gone);
+  delete from fenceline.group_parent where group_id = any (v_gone);
+  delete from fenceline.purged_entry where group_id = any (v_gone);
+  delete from fenceline.purge_receipt_group where group_id = any (v_gone);
   delete from fenceline.entry_group where group_id = any (v_gone);
   deleted := cardinality(v_gone);
   place := v_page[p_limit]::text;
@@ -209,13 +215,17 @@ create or replace function fenceline.prune_purge_receipts(p_before timestamptz, 
 language plpgsql volatile as $$
 declare
   v_page bigint[];
+  v_gone bigint[];
 begin
   v_page := array(
     select r.purge_receipt_id from fenceline.purge_receipt r
     where r.purge_receipt_id > p_receipt order by r.purge_receipt_id limit p_limit);
-  delete from fenceline.purge_receipt r
-  where r.purge_receipt_id = any (v_page) and r.revocation_id is null and r.absent_at < p_before;
-  get diagnostics deleted = row_count;
+  v_gone := array(
+    select r.purge_receipt_id from fenceline.purge_receipt r
+    where r.purge_receipt_id = any (v_page) and r.revocation_id is null and r.absent_at < p_before);
+  delete from fenceline.purge_receipt_group where purge_receipt_id = any (v_gone);
+  delete from fenceline.purge_receipt where purge_receipt_id = any (v_gone);
+  deleted := cardinality(v_gone);
   place := v_page[p_limit]::text;
 end $$;
 
@@ -235,6 +245,7 @@ begin
         select 1 from fenceline.revocation_export x join fenceline.revocation v using (revocation_id)
         where x.export_id = e.export_id and v.state in ('EFFECTIVE', 'COMPLETE_EXCEPT_EXPORTS')));
   delete from fenceline.revocation_export where export_id = any (v_gone);
+  delete from fenceline.export_root where export_id = any (v_gone);
   delete from fenceline.export where export_id = any (v_gone);
   deleted := cardinality(v_gone);
   place := v_page[p_limit]::text;
