@@ -1,6 +1,8 @@
+import { setImmediate as nextRound } from "node:timers/promises";
 import { readArguments } from "./arguments/reads.js";
+import { Coalescer } from "./coalescer.js";
 import type { Queryable } from "./database/database.js";
-import { assert } from "./errors.js";
+import { assert, FencelineError } from "./errors.js";
 import { call, fenceOf } from "./fenced-call.js";
 import { checkedCalls } from "./input.js";
 import { lineageIdOf } from "./lineage-id.js";
@@ -81,8 +83,11 @@ export interface ReadLedger {
   ): Promise<IssuedRead[]>;
   /** Milliseconds until the next read of this scope is due; 0 when one is, `undefined` when none will be. */
   millisecondsToNextRead(session: Session): Promise<number | undefined>;
-  /** The one place that accepts (F3): the whole fence, versions, bodies, receipts and outbox in one round trip. */
-  acceptResourceVersions(session: Session, answers: readonly ReadAnswer[]): Promise<AcceptedRead[]>;
+  /**
+   * The one place that accepts (F3): the whole fence, versions, bodies, receipts and outbox in one round trip. Calls of
+   * a few answers that are made at once share statements, and each gets its own outcomes or its own error.
+   */
+  acceptResourceVersions(session: Session, answers: readonly ReadAnswer[]): Promise<readonly AcceptedRead[]>;
   /** Ends reads that brought no content (F7, F9, P7). */
   settleReads(
     session: Session,
@@ -98,6 +103,7 @@ export interface ReadLedger {
 
 /** Fenced reads; see `ReadLedger`. The rules are in `functions/reads.sql` and `functions/settled-reads.sql`. */
 export function readLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): ReadLedger {
+  const accepting = acceptance(database, timing);
   return checkedCalls(readArguments, {
     async issueDueReads(session, { limit, leaseMs }) {
       return issuedReads(database, "select * from fenceline.issue_due_reads($1, $2, $3, $4, $5)", [
@@ -126,28 +132,7 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
 
     async acceptResourceVersions(session, answers) {
       if (answers.length === 0) return [];
-      const parameters = [
-        ...fenceOf(session),
-        session.sourceId,
-        ...answerParameters(answers),
-        ...partParameters(answers),
-        timing.polledIntervalMs,
-        timing.pushedIntervalMs,
-        timing.jitter,
-      ];
-      let rows = await acceptKnownResources(database, parameters);
-      if (rows === "resources_missing") {
-        const uris = answers.flatMap((answer) => answer.parts.map((part) => part.uri));
-        await ensureResources(database, session.sourceId, uris);
-        rows = await acceptKnownResources(database, parameters);
-      }
-      assert(rows !== "resources_missing", "Resources are never deleted.");
-      return rows.map(({ subscription_id: subscriptionId, ordinal, outcome, version_ordinal }) => ({
-        subscriptionId,
-        ordinal,
-        outcome,
-        ...(version_ordinal === null ? {} : { lineageId: lineageIdOf(subscriptionId, version_ordinal) }),
-      }));
+      return answers.length <= SMALL_CALL ? accepting.small(session, answers) : accepting.now(session, answers);
     },
 
     async settleReads(session, reads) {
@@ -173,6 +158,78 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
       }));
     },
   });
+}
+
+/** Answers of a call that is grouped with others, at most. */
+const SMALL_CALL = 10;
+/** Answers in a group: what holds the fence at a time is kept short (P2). */
+const GROUP = 100;
+/** Bytes of a group's bodies, in answers' weight: a group stays below some 8 MiB. */
+const BYTES_PER_WEIGHT = 80_000;
+
+interface Acceptance {
+  /** In a statement of its own. */
+  now(session: Session, answers: readonly ReadAnswer[]): Promise<AcceptedRead[]>;
+  /** Together with what other callers of the session hand in while statements are under way. */
+  small(session: Session, answers: readonly ReadAnswer[]): Promise<readonly AcceptedRead[]>;
+}
+
+function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
+  const coalescers = new Map<string, Coalescer<readonly ReadAnswer[], readonly AcceptedRead[]>>();
+  const now = async (session: Session, answers: readonly ReadAnswer[]) => {
+    const parameters = [
+      ...fenceOf(session),
+      session.sourceId,
+      ...answerParameters(answers),
+      ...partParameters(answers),
+      timing.polledIntervalMs,
+      timing.pushedIntervalMs,
+      timing.jitter,
+    ];
+    let rows = await acceptKnownResources(database, parameters);
+    if (rows === "resources_missing") {
+      const uris = answers.flatMap((answer) => answer.parts.map((part) => part.uri));
+      await ensureResources(database, session.sourceId, uris);
+      rows = await acceptKnownResources(database, parameters);
+    }
+    assert(rows !== "resources_missing", "Resources are never deleted.");
+    return rows.map(({ subscription_id: subscriptionId, ordinal, outcome, version_ordinal }) => ({
+      subscriptionId,
+      ordinal,
+      outcome,
+      ...(version_ordinal === null ? {} : { lineageId: lineageIdOf(subscriptionId, version_ordinal) }),
+    }));
+  };
+  const coalescerOf = (session: Session) =>
+    new Coalescer<readonly ReadAnswer[], readonly AcceptedRead[]>({
+      // One statement's commit is waited for while the next one works.
+      lanes: 2,
+      maxWeight: GROUP,
+      weightOf: (answers) =>
+        answers.reduce((sum, answer) => sum + 1 + Math.floor(bytesOf(answer) / BYTES_PER_WEIGHT), 0),
+      keysOf: (answers) => answers.map((answer) => answer.subscriptionId),
+      async run(group) {
+        const accepted = await now(session, group.flat());
+        const of = new Map(accepted.map((read) => [read.subscriptionId, read]));
+        return group.map((answers) => answers.map((answer) => of.get(answer.subscriptionId) as AcceptedRead));
+      },
+      isOneCallsFault: (error) => error instanceof FencelineError && error.code === "statement_failed",
+      pause: nextRound,
+    });
+  return {
+    now,
+    async small(session, answers) {
+      const key = [...fenceOf(session), session.sourceId].join(" ");
+      const coalescer = coalescers.get(key) ?? coalescerOf(session);
+      coalescers.set(key, coalescer);
+      try {
+        return await coalescer.submit(answers);
+      } finally {
+        // A session that is over leaves nothing behind.
+        for (const [other, { isIdle }] of coalescers) if (isIdle && other !== key) coalescers.delete(other);
+      }
+    },
+  };
 }
 
 const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(19)})`;
@@ -228,7 +285,7 @@ function answerParameters(answers: readonly ReadAnswer[]): unknown[] {
     answers.map((answer) => answer.requestId),
     answers.map((answer) => Buffer.from(answer.digest)),
     answers.map((answer) => answer.mimeType ?? null),
-    answers.map((answer) => answer.parts.reduce((sum, part) => sum + sizeOf(part), 0)),
+    answers.map(bytesOf),
   ];
 }
 
@@ -245,6 +302,10 @@ function partParameters(answers: readonly ReadAnswer[]): unknown[] {
     parts.map((part) => part.text ?? null),
     parts.map((part) => (part.bytes === undefined ? null : Buffer.from(part.bytes))),
   ];
+}
+
+function bytesOf(answer: ReadAnswer): number {
+  return answer.parts.reduce((sum, part) => sum + sizeOf(part), 0);
 }
 
 function sizeOf(part: ReadPart): number {
