@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { revocationArguments } from "./arguments/revocations.js";
 import type { Queryable } from "./database/database.js";
 import { FencelineError } from "./errors.js";
-import { call } from "./fenced-call.js";
+import { call, fenceOf } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
 import { checkedCalls } from "./input.js";
 import type { PurgeReceipt } from "./records/purge-receipt.js";
@@ -10,6 +10,7 @@ import { EVERY_SOURCE, hashPrefix } from "./resource-rows.js";
 import type { UriScope } from "./resource-uri.js";
 import { revocationStatuses } from "./revocation-status.js";
 import { formatUriScope } from "./scope-text.js";
+import type { Session } from "./sessions.js";
 import { sourceIdOf } from "./subjects.js";
 import { denialRanges, denialTexts } from "./uri-scope.js";
 
@@ -93,6 +94,16 @@ export interface RevocationLedger {
    */
   revoke(request: RevocationRequest): Promise<RevocationStatus>;
   /**
+   * The policy by which a 403 becomes a revocation (P7): of each of these reads that was settled as `forbidden` inside its
+   * fence, the URI is revoked for the session's reader, under a request id made of the read. Others are passed over. To be
+   * called after `settleReads`, which has hidden the resource already; if a process dies in between, the next 403 of the
+   * resource brings it here again. Idempotent.
+   */
+  revokeForbidden(
+    session: Session,
+    reads: readonly { readonly subscriptionId: number; readonly ordinal: number }[],
+  ): Promise<RevocationStatus[]>;
+  /**
    * Lifts it: what it closed, and no other standing revocation covers, is read again under a new generation, and served
    * when that read is accepted. Denies nothing from the first of its transactions on, and reopens in batches after it; who
    * dies between two leaves the rest to `advanceRevocation`. Idempotent.
@@ -163,12 +174,28 @@ export function revocationLedger(database: Queryable, identity: LedgerIdentity):
   const advance = (revocationId: number, limit: number) =>
     call<"more" | "done">(database, "fenceline.advance_revocation($1, $2)", [revocationId, limit]);
 
+  async function revoke(request: RevocationRequest): Promise<RevocationStatus> {
+    const { outcome, id, requestId } = await insertRevocation(database, request);
+    if (outcome === "request_id_reused") throw requestIdReused(requestId);
+    if (outcome === "revoked") await call(database, "fenceline.note_coverage($1)", [id]);
+    return statusOf(id);
+  }
+
   return checkedCalls(revocationArguments, {
-    async revoke(request) {
-      const { outcome, id, requestId } = await insertRevocation(database, request);
-      if (outcome === "request_id_reused") throw requestIdReused(requestId);
-      if (outcome === "revoked") await call(database, "fenceline.note_coverage($1)", [id]);
-      return statusOf(id);
+    revoke,
+
+    async revokeForbidden(session, reads) {
+      const forbidden = await database.query<{ request_id: string; uri: string }>(
+        "select request_id, uri from fenceline.forbidden_reads($1, $2, $3)",
+        [fenceOf(session)[0], reads.map((read) => read.subscriptionId), reads.map((read) => read.ordinal)],
+      );
+      const statuses: RevocationStatus[] = [];
+      for (const { request_id: requestId, uri } of forbidden) {
+        const { source, reader: subject } = session;
+        const reason = "the server answered 403 to a read (P7)";
+        statuses.push(await revoke({ requestId, source, subject, role: "reader", scope: { uri }, reason }));
+      }
+      return statuses;
     },
 
     async lift(revocationId) {

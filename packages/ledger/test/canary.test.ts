@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { READ_LEASE_MS } from "./ledger-under-test.js";
 import {
@@ -17,7 +17,26 @@ const URI = "catalog://plans/basic";
 const CANARY = "canary-7f3a: the price is 100";
 
 describeWholeLedger("after a reader's revocation and its purge", (ledger) => {
-  test("no table holds the content, its digest, or the digest of its answer (P3, P8)", async () => {
+  test("no table holds the content, its digest, or the digest of its answer (P3, P8)", () =>
+    nothingIsLeft(async (source) => (await ledger.revoke({ source, subject: "svc:rag", reason: "r" })).revocationId));
+
+  test("nor after one that was asked for in SQL, lifted, and given again (P3, P8)", () =>
+    nothingIsLeft(async (source) => {
+      const revoke = async () => {
+        const [row] = await ledger.sql<{ revocation_id: number }>(
+          "select * from fenceline.fenceline_revoke(request_id => $1, subject => 'svc:rag', reason => 'r', source => $2)",
+          [randomUUID(), source],
+        );
+        return row?.revocation_id as number;
+      };
+      const first = await revoke();
+      await advance(ledger, first);
+      await ledger.sql("select fenceline.fenceline_lift($1)", [first]);
+      await advance(ledger, first);
+      return revoke();
+    }));
+
+  async function nothingIsLeft(revoke: (source: string) => Promise<number>): Promise<void> {
     const { session, source } = await activeSource(ledger, [URI]);
     const index = await createIndex(ledger);
     await readNow(ledger, session, [URI], () => CANARY);
@@ -30,7 +49,7 @@ describeWholeLedger("after a reader's revocation and its purge", (ledger) => {
     expect(await tablesHolding(CANARY)).toContain("body");
     expect(await tablesHolding(answerDigest())).toContain("resource_version");
 
-    const { revocationId } = await ledger.revoke({ source, subject: "svc:rag", reason: "r" });
+    const revocationId = await revoke(source);
     await advance(ledger, revocationId);
     const parts = [{ uri: URI, text: CANARY }];
     await ledger.acceptResourceVersions(
@@ -44,7 +63,7 @@ describeWholeLedger("after a reader's revocation and its purge", (ledger) => {
     for (const trace of [CANARY, answerDigest(), createHash("sha256").update(CANARY).digest("hex")]) {
       expect(await tablesHolding(trace), trace).toEqual([]);
     }
-  });
+  }
 
   /** As `readNow` makes it. */
   function answerDigest(): string {

@@ -187,6 +187,7 @@ export const calls: Readonly<Record<CheckedCall, readonly Parameter[]>> = {
     ["grants", [grant]],
   ],
   listGrants: [["filter", { source: "catalog", audience: "group:sales" }]],
+  revokeForbidden: [inSession, ["reads", [{ subscriptionId: 1, ordinal: 1 }]]],
   revoke: [
     [
       "request",

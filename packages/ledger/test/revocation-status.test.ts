@@ -57,4 +57,29 @@ describeWholeLedger("what a revocation waits for", (ledger) => {
     while ((await ledger.advanceRevocation(revocationId)) === "more");
     expect(await ledger.revocation(revocationId)).toMatchObject({ state: "LIFTED", batchesLeft: false });
   });
+
+  test("by policy a 403 becomes a revocation of that URI for that reader, once, and a late one becomes none (P7)", async () => {
+    const { session, source } = await activeSource(ledger, URIS);
+    const read = async (as: "forbidden" | "failed") => {
+      const reads = await ledger.issueReads(session, { uris: URIS.slice(0, 1), reason: "demand", leaseMs: 60_000 });
+      await ledger.settleReads(
+        session,
+        reads.map((each) => ({ ...each, as })),
+      );
+      return reads;
+    };
+    expect(await ledger.revokeForbidden(session, await read("failed"))).toEqual([]);
+    const forbidden = await read("forbidden");
+    const [revoked] = await ledger.revokeForbidden(session, forbidden);
+    expect(revoked).toMatchObject({
+      source,
+      subject: "svc:rag",
+      role: "reader",
+      scope: { uri: URIS[0] },
+      nothingCovered: false,
+    });
+    const [again] = await ledger.revokeForbidden(session, forbidden);
+    expect(again?.revocationId).toBe(revoked?.revocationId);
+    expect(await ledger.issueReads(session, { uris: URIS, reason: "demand", leaseMs: 60_000 })).toHaveLength(2);
+  });
 });

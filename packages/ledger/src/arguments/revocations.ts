@@ -1,5 +1,17 @@
 import { z } from "zod";
-import { type ArgumentsOf, count, entryId, id, leaseMs, name, scope, storableText, uuid } from "../input.js";
+import {
+  type ArgumentsOf,
+  count,
+  entryId,
+  id,
+  leaseMs,
+  name,
+  ordinal,
+  scope,
+  session,
+  storableText,
+  uuid,
+} from "../input.js";
 import type { RevocationLedger } from "../revocations.js";
 
 /** What a person has to have written. */
@@ -22,6 +34,10 @@ export const revocationArguments: ArgumentsOf<RevocationLedger> = {
         requestedBy: name.optional(),
       }),
     ],
+  ],
+  revokeForbidden: [
+    ["session", session],
+    ["reads", z.array(z.object({ subscriptionId: id, ordinal }))],
   ],
   lift: [["revocationId", id]],
   revocation: [["revocationId", id]],

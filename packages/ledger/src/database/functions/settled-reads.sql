@@ -132,3 +132,13 @@ begin
   insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
   select p_scope, subscription_id, accepted_ordinal, 'tombstone', jsonb_build_object('because', p_because), p_now from gone;
 end $$;
+
+-- Of these reads, those that ended as forbidden inside their fence, each with the id of the request that revokes its URI (P7).
+create or replace function fenceline.forbidden_reads(p_scope int, p_subscriptions bigint[], p_ordinals bigint[])
+returns table (request_id text, uri text) language sql stable as $$
+  select 'forbidden:' || r.subscription_id || '.' || r.ordinal, s.uri
+  from unnest(p_subscriptions, p_ordinals) as i (subscription_id, ordinal)
+  join fenceline.read r on r.subscription_id = i.subscription_id and r.ordinal = i.ordinal and r.settled_as = 'forbidden'
+  join fenceline.subscription s on s.subscription_id = r.subscription_id and s.scope_id = p_scope
+  order by r.subscription_id, r.ordinal
+$$;
