@@ -131,7 +131,7 @@ export function checkArgument(field: string, schema: z.ZodType, value: unknown):
  * @param shown the value as the error may show it; `undefined` for content
  * @param expected what to give instead
  */
-export function inputInvalid(field: string, shown: string | undefined, expected: string): FencelineError {
+function inputInvalid(field: string, shown: string | undefined, expected: string): FencelineError {
   const found = shown === undefined ? "does not fit" : `is ${shown}`;
   return new FencelineError("input_invalid", `${field} ${found}: ${expected}.`, { field });
 }

@@ -26,6 +26,7 @@ const usageErrors = new Set([
   "source_unknown",
   "reader_unknown",
   "index_unknown",
+  "input_invalid",
   "record_invalid",
 ]);
 
