@@ -128,7 +128,10 @@ export class ReadingModel {
       subscription.vanished || subscription.hidden === "tombstoned" || subscription.hidden === "tombstone_pending";
     const reopened = subscription.state === "CLOSED" && subscription.closedBy === undefined && subscription.vanished;
     subscription.listed = true;
-    subscription.vanished = false;
+    // While an unsubscribe is unsettled it stays away; a listing after that opens it again (U9).
+    if (subscription.state !== "UNSUBSCRIBING" && subscription.state !== "UNSUBSCRIBE_UNKNOWN") {
+      subscription.vanished = false;
+    }
     if (reopened) this.reopen(subscription);
     else if (returned) this.makeDue(subscription, this.clock.now);
   }

@@ -154,9 +154,13 @@ end $$;
 -- suspended_at is the time of the last refusal: the next attempt counts from there.
 create or replace function fenceline.mark_suspended(p_scope int, p_cause text, p_now timestamptz) returns void language plpgsql volatile as $$
 begin
-  insert into fenceline.receipt (scope_id, kind, detail, at)
-  select scope_id, 'suspended', jsonb_build_object('cause', left(p_cause, 500)), p_now
-  from fenceline.policy_scope where scope_id = p_scope and suspended_at is null;
+  -- Under the shared fence two refusals may come at once: the row's lock tells which one suspends.
+  update fenceline.policy_scope set suspended_at = p_now where scope_id = p_scope and suspended_at is null;
+  if found then
+    insert into fenceline.receipt (scope_id, kind, detail, at)
+    values (p_scope, 'suspended', jsonb_build_object('cause', left(p_cause, 500)), p_now);
+    return;
+  end if;
   update fenceline.policy_scope set suspended_at = p_now where scope_id = p_scope;
 end $$;
 
