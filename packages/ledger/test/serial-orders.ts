@@ -6,7 +6,6 @@ import { answer, publish, READ_LEASE_MS, scan } from "./ledger-under-test.js";
 import type { Areas } from "./overlapping.js";
 import {
   activeSource,
-  advance,
   createIndex,
   type IndexUnderTest,
   indexDue,

@@ -26,6 +26,12 @@ begin
   if not found or v.state <> 'EFFECTIVE' or v.marked_all then
     return 'done';
   end if;
+  -- Whether a holder stands decides what a close leaves it to do: none ends its session between that and the commit, or nobody
+  -- would be left to settle it. Not the fence, for which the next revocation would wait as long as a batch takes.
+  perform 1
+  from fenceline.policy_scope p join fenceline.session x on x.scope_id = p.scope_id and x.generation = p.session_generation
+  where p.subject_id = v.subject_id and (v.source_id is null or p.source_id = v.source_id) and x.ended_at is null
+  order by x.session_id for share of x;
   v_phases := case when v.key_from = v.match_from then 2 else 4 end;
   while v.cursor_phase < v_phases loop
     v_source := (
