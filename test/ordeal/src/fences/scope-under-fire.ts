@@ -16,6 +16,8 @@ export interface AskedRevocation {
 }
 
 const OUTSTANDING = 150;
+/** Share of the reads that are answered late, and of the answers that are late ones. */
+const LATE = 0.15;
 const REMEMBERED_SESSIONS = 4;
 
 /** One source under one reader, as all the connections know it: they share it, and run into one another over it. */
@@ -23,7 +25,8 @@ export class ScopeUnderFire {
   /** Undefined until the first session is opened. */
   session: Session | undefined;
   readonly pastSessions: Session[] = [];
-  outstanding: SentRead[] = [];
+  private outstanding: SentRead[] = [];
+  private late: SentRead[] = [];
   readonly pushed = new Map<number, Set<number>>();
   readonly standing: AskedRevocation[] = [];
   readonly #generations = new Map<number, number>();
@@ -44,11 +47,11 @@ export class ScopeUnderFire {
   sent(random: Random, session: Session, reads: readonly IssuedRead[]): void {
     for (const read of reads) {
       this.knowGeneration(read.subscriptionId, read.generation);
-      this.outstanding.push({ ...read, session, answered: false });
+      // Some answers come much later, when sessions and generations have passed.
+      (random.chance(LATE) ? this.late : this.outstanding).push({ ...read, session, answered: false });
     }
-    // Any of them is forgotten, not the oldest: some have to outlive sessions and generations.
-    const forgotten = new Set(random.some(this.outstanding, this.outstanding.length - OUTSTANDING));
-    if (forgotten.size > 0) this.outstanding = this.outstanding.filter((read) => !forgotten.has(read));
+    this.outstanding = random.some(this.outstanding, OUTSTANDING);
+    this.late = random.some(this.late, OUTSTANDING);
   }
 
   knowGeneration(subscriptionId: number, generation: number): void {
@@ -62,10 +65,9 @@ export class ScopeUnderFire {
 
   /** At most `count` reads to answer now, of different subscriptions. Some stay out, to be answered again. */
   toAnswer(random: Random, count: number): SentRead[] {
-    const chosen = new Map(random.some(this.outstanding, count).map((read) => [read.subscriptionId, read]));
-    for (const read of chosen.values()) {
-      if (!random.chance(0.25)) this.outstanding.splice(this.outstanding.indexOf(read), 1);
-    }
+    const from = random.chance(LATE) ? this.late : this.outstanding;
+    const chosen = new Map(random.some(from, count).map((read) => [read.subscriptionId, read]));
+    for (const read of chosen.values()) if (!random.chance(0.25)) from.splice(from.indexOf(read), 1);
     return [...chosen.values()];
   }
 }
