@@ -142,9 +142,16 @@ async function withoutDeadlock(gates: Gates, step: () => Promise<number>): Promi
     gates.check("no_deadlock", true, () => "");
     return done;
   } catch (error) {
-    const cause = error instanceof FencelineError ? (error.cause as { code?: unknown } | undefined) : undefined;
+    const cause =
+      error instanceof FencelineError
+        ? (error.cause as { code?: string; where?: string; detail?: string } | undefined)
+        : undefined;
     if (cause?.code !== DEADLOCK_DETECTED) throw error;
-    gates.check("no_deadlock", false, () => (error as Error).message);
+    gates.check(
+      "no_deadlock",
+      false,
+      () => `${cause.where?.replaceAll(/\s+/g, " ")}; ${cause.detail?.replaceAll(/\s+/g, " ")}`,
+    );
     return 0;
   }
 }

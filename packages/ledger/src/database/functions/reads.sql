@@ -74,6 +74,7 @@ declare
   v_suspended_at timestamptz;
   v_due bigint[];
   v_early bigint[];
+  v_held bigint[];
 begin
   -- Before the fence: past what a revocation covers and has not closed yet it takes its time, and the next revocation would wait
   -- for it (P2). issue_ordinals decides again on what is found.
@@ -85,9 +86,18 @@ begin
   if cardinality(v_due) + cardinality(v_early) = 0 then return; end if;
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return; end if;
+  -- All at once, in the order of their ids; what is found beyond them is taken only where nobody holds it. Waiting for more rows
+  -- while holding some deadlocks with every other batch.
+  perform 1 from fenceline.subscription s
+  where s.subscription_id = any (v_due || v_early) order by s.subscription_id for no key update;
   while cardinality(v_due) < v_limit and cardinality(v_early) > 0 loop
     perform fenceline.put_off(v_early);
     select d.due, d.early into v_due, v_early from fenceline.due_subscriptions(p_scope, v_now, v_limit) d;
+    v_held := array(
+      select s.subscription_id from fenceline.subscription s
+      where s.subscription_id = any (v_due || v_early) order by s.subscription_id for no key update skip locked);
+    v_due := array(select i.id from unnest(v_due) as i (id) where i.id = any (v_held));
+    v_early := array(select i.id from unnest(v_early) as i (id) where i.id = any (v_held));
   end loop;
   if cardinality(v_due) = 0 then return; end if;
   return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_due, null, p_lease_ms, fenceline.now());
