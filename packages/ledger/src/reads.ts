@@ -189,7 +189,7 @@ function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
     let rows = await acceptKnownResources(database, parameters);
     if (rows === "resources_missing") {
       const uris = answers.flatMap((answer) => answer.parts.map((part) => part.uri));
-      await ensureResources(database, session.sourceId, uris);
+      await ensureResources(database, session, uris);
       rows = await acceptKnownResources(database, parameters);
     }
     assert(rows !== "resources_missing", "Resources are never deleted.");

@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Queryable } from "./database/database.js";
+import { fenceOf } from "./fenced-call.js";
 import { matchKey, resourceKey, segmentKey } from "./resource-uri.js";
+import type { Session } from "./sessions.js";
 import { denialLookupTexts, grantLookupTexts } from "./uri-scope.js";
 
 /** The source id under which a revocation of every source is hashed; no source has it. */
@@ -46,10 +48,11 @@ export function hashPrefix(sourceId: number, text: string): bigint {
 }
 
 /**
- * Creates the resources of these URIs where they are new. Nearly all are known, and a row costs some forty digests, so only
+ * Creates the resources of these URIs where they are new, as the holder of a session that stands. Nearly all are known, and a row costs some forty digests, so only
  * the missing ones are computed.
  */
-export async function ensureResources(database: Queryable, sourceId: number, uris: readonly string[]): Promise<void> {
+export async function ensureResources(database: Queryable, session: Session, uris: readonly string[]): Promise<void> {
+  const { sourceId } = session;
   const uriOf = new Map(uris.map((uri) => [keyDigest(resourceKey(uri)).toString("hex"), uri]));
   const unknown = await database.query<{ key_digest: Buffer }>(
     "select key_digest from fenceline.unknown_resources($1, $2) as u (key_digest)",
@@ -57,7 +60,8 @@ export async function ensureResources(database: Queryable, sourceId: number, uri
   );
   if (unknown.length === 0) return;
   const rows = unknown.map(({ key_digest }) => resourceRow(sourceId, uriOf.get(key_digest.toString("hex")) as string));
-  await database.query("select fenceline.ensure_resources($1, $2, $3, $4, $5, $6, $7)", [
+  await database.query("select fenceline.ensure_resources($1, $2, $3, $4, $5, $6, $7, $8, $9)", [
+    ...fenceOf(session),
     sourceId,
     rows.map((row) => row.resourceKey),
     rows.map((row) => row.keyDigest),

@@ -183,7 +183,10 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
     async beginScan(session, { templates = false, budgets = {} } = {}) {
       // Not fenced, and no more than one batch short of a whole scan behind.
       while (
-        (await call<number>(database, "fenceline.forget_scan_entries($1, $2)", [session.scopeId, FORGET_BATCH])) > 0
+        (await call<number>(database, "fenceline.forget_scan_entries($1, $2, $3)", [
+          ...fenceOf(session),
+          FORGET_BATCH,
+        ])) > 0
       );
       const { pages, entries, bytes } = { ...defaultScanBudgets, ...budgets };
       const [begun] = await database.query<BegunScan>("select * from fenceline.begin_scan($1, $2, $3, $4, $5, $6)", [
@@ -205,7 +208,7 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
         if (list === "resources") {
           await ensureResources(
             database,
-            session.sourceId,
+            session,
             part.map((entry) => entry.uri),
           );
         }

@@ -118,6 +118,17 @@ describe("the table of subscription states", () => {
   });
 });
 
+describe("the name of a transition's event", () => {
+  it("moves no subscription twice in a row, so that a statement that forgets to name its own is refused (§3)", () => {
+    const twice = cells.filter(({ from, event, cell }) => {
+      if (!("to" in cell) || (cell.to === from && cell.generation === "same")) return false;
+      const next = answerTo(event, cell.to);
+      return "to" in next && (next.to !== cell.to || next.generation === "next");
+    });
+    expect(twice).toEqual([]);
+  });
+});
+
 describe("a subscription under any sequence of events", () => {
   interface Subscription {
     state: LifecycleState;

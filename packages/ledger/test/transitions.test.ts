@@ -205,8 +205,13 @@ describeWholeLedger("transitions", (ledger) => {
   });
 });
 
+interface Standing {
+  readonly lifecycle: LifecycleState;
+  readonly generation: number;
+}
+
 /** The table's answer, to what follows in the same call as well. */
-function afterwards(before: { lifecycle: LifecycleState; generation: number }, event: SubscriptionEvent) {
+function afterwards(before: Standing, event: SubscriptionEvent): Standing {
   const cell = answerTo(event, before.lifecycle);
   const after =
     "to" in cell
@@ -224,12 +229,12 @@ async function idOf({ ledger, session }: World): Promise<number> {
   return row?.id as number;
 }
 
-async function stateOf({ ledger, id }: World): Promise<{ lifecycle: LifecycleState; generation: number }> {
-  const [row] = await ledger.sql<{ lifecycle: LifecycleState; generation: number }>(
+async function stateOf({ ledger, id }: World): Promise<Standing> {
+  const [row] = await ledger.sql<Standing & Record<string, unknown>>(
     "select lifecycle::text as lifecycle, generation from fenceline.subscription where subscription_id = $1",
     [id],
   );
-  return row as NonNullable<typeof row>;
+  return row as Standing;
 }
 
 function footprint({ ledger, id }: World): Promise<unknown[]> {

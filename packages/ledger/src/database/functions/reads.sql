@@ -249,7 +249,7 @@ begin
   select array_agg(r.resource_id order by i.place), bool_or(r.resource_id is null) into v_parts, v_missing
   from unnest(p_part_key_digests) with ordinality as i (key_digest, place)
   left join fenceline.resource r on r.source_id = p_source and r.key_digest = i.key_digest;
-  if v_missing then
+  if v_missing and fenceline.session_stands(p_scope, p_generation) then
     return query select null::bigint, null::bigint, 'resources_missing', null::bigint;
     return;
   end if;

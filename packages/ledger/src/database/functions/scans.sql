@@ -40,13 +40,16 @@ begin
 end $$;
 
 -- Deletes a batch of entries, and the pages and templates, of scans that nothing needs any more: neither the last two, which a
--- publication may take, nor the catalogue's, which a completeness task may take (S6).
---   → entries deleted
-create or replace function fenceline.forget_scan_entries(p_scope int, p_limit int) returns int language plpgsql volatile as $$
+-- publication may take, nor the catalogue's, which a completeness task may take (S6). Without the fence: what goes is of no use
+-- to a later holder either, and a revocation need not wait for it.
+--   → entries deleted; 0 also where the session is lost
+create or replace function fenceline.forget_scan_entries(p_scope int, p_generation bigint, p_limit int) returns int
+language plpgsql volatile as $$
 declare
   v_old bigint[];
   v_deleted int;
 begin
+  if not fenceline.session_stands(p_scope, p_generation) then return 0; end if;
   v_old := array(
     select x.scan_id
     from (

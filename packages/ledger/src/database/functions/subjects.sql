@@ -36,13 +36,15 @@ language sql stable as $$
   where not exists (select 1 from fenceline.resource r where r.source_id = p_source and r.key_digest = i.key_digest)
 $$;
 
--- Resources of a source by key (F10), created where missing. A statement of its own: it takes no lock beside its own rows.
+-- Resources of a source by key (F10), created where missing, by the holder of a session: nothing where it is lost. A statement of its
+-- own: it takes no lock beside its own rows.
 --   p_*  parallel arrays, distinct by key; hashes as array literals (resource-rows.ts)
 create or replace function fenceline.ensure_resources(
-  p_source int, p_resource_keys text[], p_key_digests bytea[], p_segment_keys text[], p_match_keys text[],
+  p_scope int, p_generation bigint, p_source int, p_resource_keys text[], p_key_digests bytea[], p_segment_keys text[], p_match_keys text[],
   p_cover_hashes text[], p_deny_hashes text[]
 ) returns void language plpgsql volatile as $$
 begin
+  if not fenceline.session_stands(p_scope, p_generation) then return; end if;
   -- Sorted, because two calls that create the same keys wait for each other. Only missing ones reach the insert: `on
   -- conflict` would draw an id for each.
   insert into fenceline.resource
