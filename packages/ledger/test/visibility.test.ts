@@ -333,6 +333,11 @@ describeWholeLedger("visibility", (ledger) => {
        from fenceline.group_root r where r.subscription_id = $1`,
       [ids[0]?.id, ids[1]?.id, ids[1]?.resource],
     );
+    await ledger.sql(
+      `update fenceline.entry_group g set ingredients = 2 from fenceline.group_root r
+       where r.group_id = g.group_id and r.ingredient = 1 and r.subscription_id = $1`,
+      [ids[1]?.id],
+    );
     await grant("user:hana", { uri: BASIC });
     expect(await seen(ledger, index, ["user:hana"])).toEqual([]);
     await grant("user:hana", { uri: PRO });

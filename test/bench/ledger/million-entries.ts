@@ -1,4 +1,4 @@
-import type { Session } from "@fenceline/ledger";
+import { formatEntryId, type IndexRef, type Session } from "@fenceline/ledger";
 import { activeSource, type LedgerBench } from "./ledger-bench.js";
 
 const GROUPS = 10_000;
@@ -7,6 +7,10 @@ const ENTRIES_PER_GROUP = 100;
 export interface MillionEntries {
   readonly session: Session;
   readonly store: string;
+  readonly index: IndexRef;
+  readonly uris: readonly string[];
+  /** Entries picked at random: so many of each of so many resources. */
+  pick(resources: number, ofEach: number): { readonly ids: string[]; readonly numbers: number[] };
 }
 
 /**
@@ -15,16 +19,17 @@ export interface MillionEntries {
  */
 export async function millionEntries(bench: LedgerBench): Promise<MillionEntries> {
   const { ledger, sql } = bench;
-  const { session } = await activeSource(bench, GROUPS);
+  const { session, uris } = await activeSource(bench, GROUPS);
   const store = `store of ${session.source}`;
   await ledger.registerStore({ name: store, kind: "bench" });
-  const { indexId } = await ledger.registerIndex({
+  const index = await ledger.registerIndex({
     name: `index of ${session.source}`,
     version: 1,
     store,
     embeddings: "bench",
     configurationDigest: Buffer.alloc(32),
   });
+  const { indexId } = index;
   const [first] = await sql<{ group: number; number: number }>(
     `select coalesce((select max(group_id) from fenceline.entry_group), 0) as group,
             coalesce((select max(entry_number) from fenceline.entry), 0) as number`,
@@ -67,5 +72,27 @@ export async function millionEntries(bench: LedgerBench): Promise<MillionEntries
   );
   await sql(`select setval('fenceline.entry_number', max(entry_number)) from fenceline.entry`);
   await ledger.database.analyze();
-  return { session, store };
+  const [identity] = await sql<{ mark: string }>("select mark from fenceline.identity");
+  const mark = identity?.mark ?? "";
+  return {
+    session,
+    store,
+    index,
+    uris,
+    pick(resources, ofEach) {
+      const numbers = distinct(resources, GROUPS).flatMap((group) =>
+        distinct(ofEach, ENTRIES_PER_GROUP).map(
+          (position) => (first?.number ?? 0) + group * ENTRIES_PER_GROUP + position + 1,
+        ),
+      );
+      return { numbers, ids: numbers.map((number) => formatEntryId({ mark, indexId, number })) };
+    },
+  };
+}
+
+/** That many different numbers from 0 to below the bound. */
+function distinct(count: number, bound: number): number[] {
+  const found = new Set<number>();
+  while (found.size < count) found.add(Math.floor(Math.random() * bound));
+  return [...found];
 }

@@ -5,12 +5,24 @@ import { type LedgerBench, missing, withLedgerBench } from "./ledger-bench.js";
 import { marking } from "./marking.js";
 import { purgePages } from "./purge-pages.js";
 import { revocationLatency } from "./revocation-latency.js";
+import { registered } from "./registered.js";
 import { bytesPerVersion } from "./sizes.js";
+import { visibility } from "./visibility.js";
 
 /** The measures of the ledger, in the order in which they are printed. */
 export const ledgerSuite: Suite<LedgerBench> = {
   name: "ledger",
   missing,
   withBench: withLedgerBench,
-  measures: [...acceptOne, acceptCoalesced, ...batches, bytesPerVersion, marking, purgePages, revocationLatency],
+  measures: [
+    ...acceptOne,
+    acceptCoalesced,
+    ...batches,
+    registered,
+    ...visibility,
+    bytesPerVersion,
+    marking,
+    purgePages,
+    revocationLatency,
+  ],
 };

@@ -128,9 +128,10 @@ begin
     select r.subscription_id from unnest(p_root_of, p_root_subscriptions) r (of, subscription_id)
     where v_groups[r.of] is not null));
   insert into fenceline.entry_group
-    (group_id, index_id, store_id, kind, audience_id, resource_id, part_id, entries, writer_lease_until, purge_due)
+    (group_id, index_id, store_id, kind, audience_id, resource_id, part_id, ingredients, entries, writer_lease_until, purge_due)
     overriding system value
   select g.group_id, p_index, i.store_id, k.kind, v_audiences[g.place], own.resource_id, own.part_id,
+         (select count(distinct r.ingredient) from unnest(p_root_of, p_root_ingredients) r (of, ingredient) where r.of = g.place),
          (select count(*) from unnest(p_digest_of) d (of) where d.of = g.place),
          fenceline.now() + fenceline.milliseconds(p_lease_ms), true
   from unnest(v_groups) with ordinality g (group_id, place)

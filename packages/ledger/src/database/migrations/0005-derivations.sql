@@ -11,6 +11,7 @@ alter table fenceline.entry_group
   alter column part_id drop not null,
   add column kind text not null default 'chunk' constraint kind_is_known check
     (kind in ('chunk', 'vector', 'document', 'embedding', 'summary', 'answer')),
+  add column ingredients smallint not null default 1,  -- of its roots, numbered from 0
   add column audience_id bigint;                   -- made for this subject alone: nobody else sees it (P3)
 create index entry_group_audience on fenceline.entry_group (audience_id) where audience_id is not null;
 
