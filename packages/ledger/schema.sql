@@ -130,6 +130,7 @@ create table fenceline.entry_group (
   attempts integer default 0 not null,
   purged_at timestamp with time zone,
   kind text default 'chunk'::text not null,
+  ingredients smallint default 1 not null,
   audience_id bigint,
   recorded_at timestamp with time zone default fenceline.now() not null,
   constraint entry_group_pkey PRIMARY KEY (group_id),
@@ -646,6 +647,8 @@ CREATE INDEX export_root_subscription ON fenceline.export_root USING btree (subs
 
 CREATE INDEX group_parent_entry ON fenceline.group_parent USING btree (parent_entry) WHERE (parent_entry IS NOT NULL);
 
+CREATE INDEX group_parent_group ON fenceline.group_parent USING btree (parent_group) WHERE (parent_group IS NOT NULL);
+
 CREATE INDEX group_root_derived ON fenceline.group_root USING btree (subscription_id) WHERE derived;
 
 CREATE INDEX group_root_part ON fenceline.group_root USING btree (part_id) WHERE (part_id <> resource_id);
@@ -659,6 +662,8 @@ CREATE INDEX outbox_pending ON fenceline.outbox USING btree (index_id, subscript
 CREATE INDEX policy_scope_subject ON fenceline.policy_scope USING btree (subject_id);
 
 CREATE INDEX purge_receipt_revocation ON fenceline.purge_receipt USING btree (revocation_id);
+
+CREATE INDEX purge_receipt_group_receipt ON fenceline.purge_receipt_group USING btree (purge_receipt_id);
 
 CREATE INDEX purged_entry_group ON fenceline.purged_entry USING btree (group_id);
 

@@ -138,9 +138,7 @@ describeWholeLedger("derivations", (ledger) => {
       LEASE,
     );
     const [superseded, revoked, late] = recorded.map(recordedOf);
-    for (const { entryIds } of [superseded, revoked, late] as const) {
-      answers.entries.set((entryIds as string[])[0] as string, "written");
-    }
+    for (const group of [superseded, revoked, late]) answers.entries.set(group?.entryIds[0] as string, "written");
     await readNow(ledger, session, [BASIC], () => "basic costs 20");
     await ledger.revoke({ source, subject: "svc:rag", scope: { uri: PRO }, reason: "r" });
     expect(await ledger.confirmDerived([superseded?.groupId as number, revoked?.groupId as number])).toEqual([

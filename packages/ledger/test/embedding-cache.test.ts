@@ -113,7 +113,11 @@ describeWholeLedger("the cache of embeddings", (ledger) => {
       const missing = texts.filter((each) => !known.includes(each));
       if (missing.length > 0) {
         const chunkDigests = missing.map((each) => ledger.digestChunk(each));
-        const [recorded] = await ledger.recordEmbeddings(cache.ref, [{ work, partId: partOf(work), chunkDigests }], LEASE);
+        const [recorded] = await ledger.recordEmbeddings(
+          cache.ref,
+          [{ work, partId: partOf(work), chunkDigests }],
+          LEASE,
+        );
         if (recorded?.outcome !== "recorded") return expect.fail(recorded?.outcome);
         for (const [position, id] of recorded.entryIds.entries()) cache.entries.set(id, missing[position] as string);
         expect(await ledger.confirmDerived([recorded.groupId])).toEqual(["confirmed"]);

@@ -7,8 +7,8 @@ import {
   claimWork,
   createDerivedIndex,
   createIndex,
-  describeWholeLedger,
   derive,
+  describeWholeLedger,
   type IndexUnderTest,
   indexDue,
   purge,
@@ -29,9 +29,7 @@ describeWholeLedger("indexes", (ledger) => {
     expect(await ledger.findIndex(index.ref.name)).toBeUndefined();
     await readNow(ledger, session, [URI], () => "two");
     expect(await claimWork(ledger, index, source)).toEqual([]);
-    expect(
-      await ledger.sql("select 1 from fenceline.outbox where index_id = $1", [index.ref.indexId]),
-    ).toEqual([]);
+    expect(await ledger.sql("select 1 from fenceline.outbox where index_id = $1", [index.ref.indexId])).toEqual([]);
     expect(await purge(ledger, index)).toBe(1);
     expect(index.entries.size).toBe(0);
     expect(await ledger.retireIndex(index.ref.name)).toBe(true);
@@ -101,7 +99,9 @@ describeWholeLedger("indexes", (ledger) => {
     await indexDue(ledger, index, source);
     const parents = [{ as: "ingredient" as const, of: { entryId: [...index.entries.keys()].at(-1) as string } }];
     await derive(ledger, answers, { kind: "document", parents, digests: [ledger.digestChunk("d")] }, "document");
-    await expect(ledger.registerIndex(declared(answers))).rejects.toMatchObject({ code: "index_configuration_changed" });
+    await expect(ledger.registerIndex(declared(answers))).rejects.toMatchObject({
+      code: "index_configuration_changed",
+    });
     await ledger.retireIndex(answers.ref.name);
     expect(
       await ledger.recordDerived(answers.ref, [{ kind: "document", parents, digests: ["aa"] }], { leaseMs: 5_000 }),

@@ -4,8 +4,8 @@ import { batches } from "./batches.js";
 import { type LedgerBench, missing, withLedgerBench } from "./ledger-bench.js";
 import { marking } from "./marking.js";
 import { purgePages } from "./purge-pages.js";
-import { revocationLatency } from "./revocation-latency.js";
 import { registered } from "./registered.js";
+import { revocationLatency } from "./revocation-latency.js";
 import { bytesPerVersion } from "./sizes.js";
 import { visibility } from "./visibility.js";
 

@@ -33,7 +33,10 @@ export const visibility: readonly Measure<LedgerBench>[] = [
   },
 ];
 
-async function visible(bench: LedgerBench, { grants, documents }: { grants: number; documents: number }): Promise<number> {
+async function visible(
+  bench: LedgerBench,
+  { grants, documents }: { grants: number; documents: number },
+): Promise<number> {
   const full = await millionEntries(bench);
   await grantAndRevoke(bench, full, grants);
   const guard: Variant = {
@@ -79,7 +82,9 @@ async function grantAndRevoke({ ledger, sql, platform, schema }: LedgerBench, fu
   );
   for (let number = 0; number < REVOCATIONS; number += 1) {
     const one = number % 2 === 0;
-    const scope = one ? { uri: uris[(number * 13) % uris.length] as string } : { prefix: `${spaceOf(number)}old-${number}/` };
+    const scope = one
+      ? { uri: uris[(number * 13) % uris.length] as string }
+      : { prefix: `${spaceOf(number)}old-${number}/` };
     await ledger.revoke({ source, subject: "user:alice", role: "audience", scope, reason: "bench" });
   }
   for (const table of ["access_grant", "revocation_cover", "policy_scope"]) {

@@ -147,7 +147,7 @@ begin
       and not exists (select 1 from fenceline.revocation_group x where x.group_id = g.group_id)
       and not exists (select 1 from fenceline.entry e where e.group_id = g.group_id)
       and not exists (select 1 from fenceline.export x where x.group_id = g.group_id)
-      and g.group_id not in (select n.parent_group from fenceline.group_parent n where n.parent_group is not null)
+      and not exists (select 1 from fenceline.group_parent n where n.parent_group = g.group_id)
     order by g.group_id for update);
   delete from fenceline.group_root where group_id = any (v_gone);
   delete from fenceline.group_parent where group_id = any (v_gone);

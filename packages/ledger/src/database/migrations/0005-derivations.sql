@@ -37,6 +37,7 @@ create table fenceline.group_parent (
     ((parent_group is null) = (parent_entry is null) and (parent_entry is null) = (subscription_id is not null)
      and (subscription_id is null) = (ordinal is null))
 );
+create index group_parent_group on fenceline.group_parent (parent_group) where parent_group is not null;
 create index group_parent_entry on fenceline.group_parent (parent_entry) where parent_entry is not null;
 
 -- Numbers of entries whose rows a purge deleted, in runs: an id is never reused, so what it named can still be said (L4).
@@ -52,6 +53,7 @@ create table fenceline.purge_receipt_group (
   purge_receipt_id bigint not null,
   primary key (group_id, purge_receipt_id)
 );
+create index purge_receipt_group_receipt on fenceline.purge_receipt_group (purge_receipt_id);
 
 -- An export is of a version or of an entry. What it held is in export_root; of one made before this table was there only the
 -- version is known.
