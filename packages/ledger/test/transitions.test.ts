@@ -178,6 +178,30 @@ describeWholeLedger("transitions", (ledger) => {
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
+  test("what is listed anew before its unsubscribe is settled is opened by the first scan after that, never before (U9)", async () => {
+    const world: World = { ledger, session: await openSession(ledger), id: 0 };
+    await reach.UNSUBSCRIBE_UNKNOWN(world, false);
+    world.id = await idOf(world);
+    await happen.listed(world, "UNSUBSCRIBE_UNKNOWN");
+    expect(await stateOf(world)).toEqual({ lifecycle: "UNSUBSCRIBE_UNKNOWN", generation: 1 });
+    await happen.unsubscribe_acknowledged(world, "UNSUBSCRIBE_UNKNOWN");
+    expect(await stateOf(world)).toEqual({ lifecycle: "CLOSED", generation: 1 });
+    await publish(ledger, world.session, [URI]);
+    expect(await stateOf(world)).toEqual({ lifecycle: "SUBSCRIBING", generation: 2 });
+  });
+
+  test("what a lift found unsettled is opened when it is settled, never before (U9, P2)", async () => {
+    for (const settle of ["unsubscribe_acknowledged", "session_closed", "session_lost"] as const) {
+      const world: World = { ledger, session: await openSession(ledger), id: 0 };
+      await reach.UNSUBSCRIBING(world, true);
+      world.id = await idOf(world);
+      await happen.lifted(world, "UNSUBSCRIBING");
+      expect(await stateOf(world)).toEqual({ lifecycle: "UNSUBSCRIBING", generation: 1 });
+      await happen[settle](world, "UNSUBSCRIBING");
+      expect(await stateOf(world), settle).toEqual({ lifecycle: "SUBSCRIBING", generation: 2 });
+    }
+  });
+
   test("a transition that is no cell, or that forgets to name its event, is refused and leaves nothing (§3)", async () => {
     const world: World = { ledger, session: await openSession(ledger), id: 0 };
     await reach.ACTIVE(world, false);
