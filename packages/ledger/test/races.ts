@@ -253,6 +253,46 @@ export const races: readonly Race[] = [
       instead: "null;",
     },
   },
+  {
+    name: "an answer to a read issued before a revocation that was lifted meanwhile is stale in the new generation (F3, §3)",
+    async run(ledger) {
+      const { session, source, ids } = await activeSource(ledger, [URI], { mode: "polled" });
+      const read = await onlyRead(ledger, session);
+      const { revocationId } = await ledger.revoke({ source, subject: READER, scope: { uri: URI }, reason: "race" });
+      await advance(ledger, revocationId);
+      await ledger.lift(revocationId);
+      expect(await ledger.subscriptionsToOpen(session, { limit: 10 })).toMatchObject([{ generation: 2 }]);
+      await ledger.activateSubscriptions(session, { shard: 0, pushed: [], polled: ids });
+      expect(await ledger.acceptResourceVersions(session, [answer(read, "before")])).toMatchObject([
+        { outcome: "stale" },
+      ]);
+    },
+    twin: {
+      bug: "no fence check: an answer of an earlier generation is accepted",
+      file: "reads",
+      place: "r.session_generation <> p_generation or r.generation <> s.generation",
+      instead: "r.session_generation <> p_generation",
+    },
+  },
+  {
+    name: "what a worker has recorded is not purged while its claim stands, however long the write takes (L2, P4)",
+    async run(ledger) {
+      const { session, source } = await activeSource(ledger, [URI]);
+      const index = await createIndex(ledger);
+      await readNow(ledger, session, [URI], () => "slow");
+      const planned = await writeVersion(ledger, index, await onlyWork(ledger, index, source));
+      await ledger.advanceClock(6_000);
+      expect(await purge(ledger, index)).toBe(0);
+      expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "confirmed" }]);
+      expect(await seen(ledger, index, [READER])).toEqual(["slow"]);
+    },
+    twin: {
+      bug: "delete before record: the purge takes what a worker has recorded and not confirmed yet",
+      file: "purge",
+      place: "and o.claim_token = g.claim_token and o.claim_until > v_now)))",
+      instead: "and o.claim_token = g.claim_token and o.claim_until > v_now and false)))",
+    },
+  },
 ];
 
 async function onlyRead(ledger: WholeLedger, session: Session): Promise<IssuedRead> {
