@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { FencelineError } from "../../errors.js";
 
 /** The PostgreSQL major version that PGlite is built from; a test fails when an update of PGlite changes it. */
@@ -18,7 +18,7 @@ export interface EmbeddedDirectory {
 
 /** Creates the directory when missing, for this user alone. */
 export function embeddedDirectory(directory: string): EmbeddedDirectory {
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  createFolder(directory);
   const path = realpathSync(directory);
   return {
     path,
@@ -26,6 +26,19 @@ export function embeddedDirectory(directory: string): EmbeddedDirectory {
     dataPath: join(path, "pglite"),
     creatingPath: join(path, "pglite.creating"),
   };
+}
+
+/** Folder by folder: the recursive `mkdir` of Node never returns where a file system (/proc) refuses with ENOENT. */
+function createFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  const parent = dirname(folder);
+  if (parent !== folder) createFolder(parent);
+  try {
+    mkdirSync(folder, { mode: 0o700 });
+  } catch (error) {
+    // Another process was faster.
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
 }
 
 /**

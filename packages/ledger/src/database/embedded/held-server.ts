@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { rmSync } from "node:fs";
+import { rmdirSync, rmSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { FencelineError } from "../../errors.js";
@@ -15,13 +15,15 @@ const START_MOST_MS = 60_000;
 export class HeldServer {
   readonly #worker: Worker;
   readonly #lock: DirectoryLock;
+  readonly #socketFolder: string;
   /** Resolves when the thread has ended and the lock is free. */
   readonly ended: Promise<void>;
   #closing: Promise<void> | undefined;
 
-  private constructor(worker: Worker, lock: DirectoryLock) {
+  private constructor(worker: Worker, lock: DirectoryLock, socketFolder: string) {
     this.#worker = worker;
     this.#lock = lock;
+    this.#socketFolder = socketFolder;
     this.ended = new Promise((resolve) => {
       worker.once("exit", () => {
         lock.release();
@@ -48,7 +50,7 @@ export class HeldServer {
       lock.release();
       throw error;
     }
-    const server = new HeldServer(worker, lock);
+    const server = new HeldServer(worker, lock, socketFolder);
     const report = await nextReport(worker, START_MOST_MS);
     if (report?.state === "serving") {
       dataDirectoryIsComplete(directory);
@@ -75,9 +77,19 @@ export class HeldServer {
     const drained = nextReport(this.#worker);
     this.#order("drain");
     await Promise.race([drained, this.ended]);
+    this.#removeSocketFolder();
     this.#lock.release();
     this.#order("disconnect");
     await this.ended;
+  }
+
+  /** Folders would pile up. While the lock is held: whoever takes over makes it anew, and not before. */
+  #removeSocketFolder(): void {
+    try {
+      rmdirSync(this.#socketFolder);
+    } catch {
+      // Something else lies in it, or it is gone.
+    }
   }
 
   #order(order: ServerThreadOrder): void {

@@ -72,6 +72,8 @@ function refuseUnlessPrivate(path: string, owners: readonly (number | undefined)
 }
 
 function isPrivate(path: string, owners: readonly (number | undefined)[]): boolean {
-  const stats = lstatSync(path);
+  // A holder that leaves removes its folder; where there is none, nobody can have put anything.
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return true;
   return stats.isDirectory() && owners.includes(stats.uid) && (stats.mode & 0o077) === 0;
 }
