@@ -251,6 +251,57 @@ describeWholeLedger("derivations", (ledger) => {
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
+  test("a trace leads from an entry to all it came from and all that came from it, also after the purge (L4, P8)", async () => {
+    const { session, source, index, lineage } = await twoPlans();
+    const answers = await createDerivedIndex(ledger);
+    const chunks = [...index.entries.keys()];
+    const summary = await derive(ledger, answers, summaryOf(chunks), "of chunks");
+    const made = { ...summaryOf([summary, lineage.basic]), kind: "answer" as const, audience: "svc:rag" };
+    const answer = await derive(ledger, answers, made, "of the summary");
+
+    const ofSummary = await ledger.trace({ entry: summary });
+    expect(ofSummary.derivations.map(({ step, kind, id }) => [step, kind, id])).toEqual([
+      ...chunks.map((id) => [-1, "chunk", id]),
+      [0, "summary", summary],
+      [1, "answer", answer],
+    ]);
+    expect(ofSummary.versions.map(({ lineageId }) => lineageId).sort()).toEqual([lineage.basic, lineage.pro].sort());
+    expect(ofSummary.versions[0]).toMatchObject({ source, reader: "svc:rag", session: session.sessionId });
+    const ofChunk = await ledger.trace({ entry: chunks[0] as string });
+    expect(ofChunk.derivations.map(({ step, id }) => [step, id])).toEqual([
+      [0, chunks[0]],
+      [1, summary],
+      [2, answer],
+    ]);
+    const ofUri = (await ledger.trace({ uri: PRO })).versions.filter((version) => version.source === source);
+    expect(ofUri[0]?.entries.map(({ kind }) => kind).sort()).toEqual(["answer", "chunk", "summary"]);
+
+    await readNow(ledger, session, [BASIC, PRO], (uri) => `${uri} changed`);
+    await indexDue(ledger, index, source);
+    for (const each of [index, answers]) await purge(ledger, each);
+    const gone = await ledger.trace({ entry: answer });
+    expect(gone.versions.map(({ lineageId }) => lineageId).sort()).toEqual([lineage.basic, lineage.pro].sort());
+    expect(gone.derivations.map(({ step, id, state }) => [step, id, state])).toEqual([
+      ...chunks.map((id) => [-2, id, "PURGED"]),
+      [-1, summary, "PURGED"],
+      [0, answer, "PURGED"],
+    ]);
+    const [last] = gone.derivations.slice(-1);
+    expect(last).toMatchObject({
+      audience: "svc:rag",
+      parents: [
+        { as: "ingredient", ingredient: 0, entryId: summary },
+        { as: "ingredient", ingredient: 1, lineageId: lineage.basic },
+      ],
+    });
+    expect(last?.purgedAt).toBeInstanceOf(Date);
+    const receipts = (await ledger.purgeReceipts()).map(({ purgeReceiptId }) => purgeReceiptId);
+    expect(last?.purgeReceipts).toHaveLength(1);
+    expect(receipts).toContain(last?.purgeReceipts[0]);
+    expect(JSON.stringify(gone)).not.toContain("costs");
+    expect((await ledger.trace({ entry: randomUUID() })).derivations).toEqual([]);
+  });
+
   const LEASE = { leaseMs: 5_000 };
 
   /** Two plans, indexed. */

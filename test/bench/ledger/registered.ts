@@ -21,7 +21,7 @@ export const registered: Measure<LedgerBench> = {
     const store = `store-${randomUUID()}`;
     await ledger.registerStore({ name: store, kind: "bench" });
     const index = await ledger.registerIndex({
-      name: "bench",
+      name: "registered",
       version: 1,
       store,
       embeddings: "bench",

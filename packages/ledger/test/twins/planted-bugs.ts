@@ -30,8 +30,8 @@ export const foundByModel = {
   trustsTheIndex: {
     bug: "retrieval that trusts the index: an edge that is no longer current still shows its entries",
     file: "visibility",
-    place: "where r.current and s.hidden_because is null",
-    instead: "where s.hidden_because is null",
+    place: "join fenceline.group_root r on r.group_id = g.group_id and r.state = 'CURRENT'",
+    instead: "join fenceline.group_root r on r.group_id = g.group_id",
   },
   edgeLostOnRechunk: {
     bug: "edge lost on re-chunk: a split group keeps one reader's edge",
