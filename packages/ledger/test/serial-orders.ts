@@ -56,7 +56,7 @@ const AUDIENCE = "group:sales";
 const shared = { scope: "s" } as const;
 const exclusive = { scope: "x", subscriptions: "x", groups: "x" } as const;
 
-export const operations: readonly Operation[] = [
+const operations: readonly Operation[] = [
   {
     name: "publish",
     locks: { ...shared, catalog: "x", subscriptions: "x" },

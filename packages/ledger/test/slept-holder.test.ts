@@ -81,6 +81,8 @@ const calls: Readonly<Record<SessionCall, (ledger: Ledger, holder: Holder) => Pr
       { ...answer(read, "read before it slept"), parts: [{ uri: `${BASIC}/part of ${session.scopeId}`, text: "1" }] },
     ]),
   settleReads: (ledger, { session, read }) => ledger.settleReads(session, [{ ...read, as: "not_found" }]),
+  // Goes by what a settled read left, inside its fence; this one was not settled as forbidden.
+  revokeForbidden: (ledger, { session, read }) => ledger.revokeForbidden(session, [read]),
   endSession: (ledger, { session }) => ledger.endSession(session),
 };
 
@@ -115,7 +117,13 @@ describeWholeLedger("a holder that slept through its lease", (ledger) => {
 
   test("while its lease stood, each of these calls did write or answer (the test above could fail)", async () => {
     const facade = await openLedger(ledger.database.address, { schema: ledger.schema });
-    const readOnly = ["millisecondsToNextReview", "provenSnapshot", "subscriptionsToSettle", "millisecondsToNextRead"];
+    const readOnly = [
+      "millisecondsToNextReview",
+      "provenSnapshot",
+      "subscriptionsToSettle",
+      "millisecondsToNextRead",
+      "revokeForbidden",
+    ];
     const idle: string[] = [];
     try {
       for (const name of Object.keys(calls) as SessionCall[]) {

@@ -382,7 +382,7 @@ export interface VisibleInModel {
 }
 
 /** No edge holds it any more: neither served nor about to be (P3). */
-export function isDead(entry: ModelEntry): boolean {
+function isDead(entry: ModelEntry): boolean {
   return entry.edges.every(({ state }) => state !== "CURRENT" && state !== "PENDING");
 }
 
