@@ -233,11 +233,14 @@ declare
 begin
   loop
     v_needed := array(
-      select r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
-      where r.subscription_id = any (p_whole) and g.state <> 'PURGED'
+      -- Not joined: a merge would walk over the groups of all batches before (11 ms instead of 0.3 at the twentieth).
+      select r.group_id from fenceline.group_root r
+      where r.subscription_id = any (p_whole)
+        and (select g.state from fenceline.entry_group g where g.group_id = r.group_id) <> 'PURGED'
       union
-      select r.group_id from fenceline.group_root r join fenceline.entry_group g using (group_id)
-      where r.subscription_id = any (p_partly) and r.part_id = any (p_parts) and g.state <> 'PURGED'
+      select r.group_id from fenceline.group_root r
+      where r.subscription_id = any (p_partly) and r.part_id = any (p_parts)
+        and (select g.state from fenceline.entry_group g where g.group_id = r.group_id) <> 'PURGED'
       order by 1);
     exit when v_needed = v_locked;
     perform 1 from fenceline.entry_group g where g.group_id = any (v_needed) order by g.group_id for no key update;
