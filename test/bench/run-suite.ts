@@ -17,7 +17,9 @@ export async function runSuite<Bench>(
       if (missing !== undefined) return { missing };
       options.progress(`${suite.name}: ${measure.name} (${platform})`);
       try {
-        return { measured: await suite.withBench(platform, (bench) => measure.run(bench)) };
+        const measured = await suite.withBench(platform, (bench) => measure.run(bench));
+        options.progress(`  ${measured}`);
+        return { measured };
       } catch (error) {
         const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
         options.progress(`failed: ${text}`);

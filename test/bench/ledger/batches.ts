@@ -2,7 +2,7 @@ import type { IssuedRead } from "@fenceline/ledger";
 import type { Measure } from "../measure.js";
 import { beside, type Variant } from "../rounds.js";
 import { assertAccepted, IssuedReads } from "./issued-reads.js";
-import { activeSource, type LedgerBench, rawUpdate } from "./ledger-bench.js";
+import { activeSource, type LedgerBench, READ_LEASE_MS, rawUpdate } from "./ledger-bench.js";
 
 const BATCH = 500;
 const RESOURCES = 20_000;
@@ -49,7 +49,7 @@ async function issueDue(bench: LedgerBench, revocations: number): Promise<number
       issued = [];
     },
     async call() {
-      const reads = await bench.ledger.issueDueReads(session, { limit: BATCH, leaseMs: 86_400_000 });
+      const reads = await bench.ledger.issueDueReads(session, { limit: BATCH, leaseMs: READ_LEASE_MS });
       issued.push(...reads);
       return reads.length;
     },

@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { AcceptedRead, IssuedRead, Ledger, ReadAnswer, Session } from "@fenceline/ledger";
 import { assert } from "@fenceline/ledger";
+import { READ_LEASE_MS } from "./ledger-bench.js";
 
 const BATCH = 500;
-const LEASE_MS = 86_400_000;
 
 /** A stock of issued reads, one per resource, from which a round takes what it accepts. */
 export class IssuedReads {
@@ -24,7 +24,7 @@ export class IssuedReads {
     this.#wanted = [];
     for (let start = 0; start < wanted.length; start += BATCH) {
       const uris = wanted.slice(start, start + BATCH);
-      const request = { uris, reason: "demand" as const, leaseMs: LEASE_MS };
+      const request = { uris, reason: "demand" as const, leaseMs: READ_LEASE_MS };
       const reads = await this.#ledger.issueReads(this.#session, request);
       assert(reads.length === uris.length, "Every resource of the stock may be read.");
       this.#stock.push(...reads);

@@ -157,7 +157,8 @@ begin
       update fenceline.subscription s
       set issued_ordinal = s.issued_ordinal + 1,
         claim_until = p_now + fenceline.milliseconds(p_lease_ms), due_at = p_now + fenceline.milliseconds(p_lease_ms),
-        look_at = p_now + fenceline.milliseconds(p_lease_ms)
+        -- Sooner than an acceptance makes it due again, whose update then need not touch the index.
+        look_at = p_now + least(fenceline.milliseconds(p_lease_ms), interval '15 seconds')
       from due d where s.subscription_id = d.subscription_id
       returning s.subscription_id, s.issued_ordinal as ordinal, s.uri, s.generation, s.notification_number,
         d.reason, d.stream_epoch, d.policy_epoch, d.outlived),
