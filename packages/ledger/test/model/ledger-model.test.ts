@@ -4,7 +4,7 @@ import { describeWholeLedger } from "../whole-ledger.js";
 import { modelProperty } from "./model-run.js";
 
 /** More on demand: `FENCELINE_MODEL_RUNS=5000`. A failure prints seed and path; `FENCELINE_MODEL_SEED` begins with that seed. */
-const RUNS = Number(process.env["FENCELINE_MODEL_RUNS"] ?? 60);
+const RUNS = Number(process.env["FENCELINE_MODEL_RUNS"] ?? 40);
 const SEED = process.env["FENCELINE_MODEL_SEED"];
 
 describeWholeLedger("the ledger beside a plain model", (ledger) => {
