@@ -11,13 +11,13 @@ const RUNS = 60;
 
 describeWholeLedgerOnPostgres("planted bugs, beside the model", (ledger) => {
   for (const twin of Object.values(foundByModel)) {
-    test(`is found: ${twin.bug}`, async ({ annotate }) => {
+    test(`is found: ${twin.bug}`, async () => {
       const takeOut = await plant(ledger.database, ledger.schema, twin);
       try {
         const count = { commands: 0 };
         const found = await fc.check(modelProperty(ledger, count), { numRuns: RUNS, seed: SEED, endOnFailure: true });
         expect(found.failed).toBe(true);
-        await annotate(`found after ${count.commands} commands`);
+        console.info(`Found after ${count.commands} commands: ${twin.bug}`);
       } finally {
         await takeOut();
       }
