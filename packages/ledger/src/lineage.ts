@@ -127,7 +127,7 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
           intents.map(({ work }) => work.ordinal),
           intents.map(({ work }) => work.claimToken),
           intents.map(({ partId }) => partId),
-          intents.flatMap(({ chunkDigests }) => chunkDigests.map((digest) => Buffer.from(digest, "hex"))),
+          intents.flatMap(({ chunkDigests }) => chunkDigests).join(","),
           intents.flatMap(({ chunkDigests }, position) => chunkDigests.map(() => position + 1)),
         ],
       );

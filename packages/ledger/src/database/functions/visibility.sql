@@ -12,11 +12,16 @@ returns table (entry_number bigint, index_id int, subscription_id bigint, ordina
 language plpgsql stable set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
-  v_users bigint[] := array(
-    select s.subject_id from fenceline.subject s
-    where s.name = p_asker[1] or s.name = any (p_asker) and s.name ~ '^(user|svc):');
-  v_asker bigint[] := array(select s.subject_id from fenceline.subject s where s.name = any (p_asker));
+  v_users bigint[];
+  v_asker bigint[];
 begin
+  select coalesce(array_agg(s.subject_id) filter (where s.name = p_asker[1] or s.name ~ '^(user|svc):'), '{}'),
+         coalesce(array_agg(s.subject_id), '{}')
+  into v_users, v_asker
+  from fenceline.subject s where s.name = any (p_asker);
+  if v_asker = '{}' then
+    return;
+  end if;
   -- Edges are numbered, and all their hashes looked up at once; then only the edges that have one of those found are joined.
   -- Pairwise tests (`hash = any (array)` per edge), and joins of whole CTEs with one another, which are planned for ten rows,
   -- took several times as long, and so did an ordered aggregate per group. `is true` keeps `in` a hashed lookup, `offset 0`
