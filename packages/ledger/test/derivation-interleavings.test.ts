@@ -52,19 +52,26 @@ describeWholeLedgerOnPostgres("derivations on overlapping transactions", (ledger
     const { session, summary, answers } = await twoPlans();
     const [recorded] = await ledger.recordDerived(answers.ref, [summary], LEASE);
     if (recorded?.outcome !== "recorded") return expect.fail(recorded?.outcome);
-    const [read] = await ledger.issueReads(session, { uris: [PRO], reason: "demand", leaseMs: 30_000 });
-    const { subscriptionId, ordinal, requestId } = read as NonNullable<typeof read>;
-    const answer = {
-      subscriptionId,
-      ordinal,
-      requestId,
-      digest: Buffer.alloc(32, 7),
-      parts: [{ uri: PRO, text: "pro costs 40" }],
-    };
+    const answer = await answerOf(session);
     const [, outcomes, waited] = await overlapping(
       ledger,
       (areas) => areas.acceptResourceVersions(session, [answer]),
       () => ledger.confirmDerived([recorded.groupId]),
+    );
+    expect([waited, outcomes]).toEqual([true, ["parent_superseded"]]);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("what is recorded and confirmed beside the acceptance of a newer version, which did not see it, is refused (L1)", async () => {
+    const { session, summary, answers } = await twoPlans();
+    const answer = await answerOf(session);
+    const [, outcomes, waited] = await overlapping(
+      ledger,
+      (areas) => areas.acceptResourceVersions(session, [answer]),
+      async () => {
+        const [recorded] = await ledger.recordDerived(answers.ref, [summary], LEASE);
+        return recorded?.outcome === "recorded" ? ledger.confirmDerived([recorded.groupId]) : [recorded?.outcome];
+      },
     );
     expect([waited, outcomes]).toEqual([true, ["parent_superseded"]]);
     expect(await brokenInvariants(ledger)).toEqual([]);
@@ -122,6 +129,14 @@ describeWholeLedgerOnPostgres("derivations on overlapping transactions", (ledger
     }
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
+
+  /** An answer to a read of one of the plans, not yet accepted. */
+  async function answerOf(session: Parameters<typeof readNow>[1]) {
+    const [read] = await ledger.issueReads(session, { uris: [PRO], reason: "demand", leaseMs: 30_000 });
+    const { subscriptionId, ordinal, requestId } = read as NonNullable<typeof read>;
+    const parts = [{ uri: PRO, text: "pro costs 40" }];
+    return { subscriptionId, ordinal, requestId, digest: Buffer.alloc(32, 7), parts };
+  }
 
   /** Two plans, indexed; a summary of their entries, and an index for it. */
   async function twoPlans() {
