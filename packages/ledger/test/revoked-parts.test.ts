@@ -1,0 +1,74 @@
+import { expect, test } from "vitest";
+import { subscriptionRow } from "./ledger-under-test.js";
+import {
+  activeSource,
+  advance,
+  brokenInvariants,
+  claimWork,
+  createIndex,
+  describeWholeLedger,
+  indexDue,
+  purge,
+  readNow,
+  seen,
+  writeVersion,
+} from "./whole-ledger.js";
+
+const DIRECTORY = "catalog://plans";
+const PARTS = { "catalog://plans/open": "open", "catalog://plans/secret": "secret" };
+const READER = ["svc:rag"];
+
+describeWholeLedger("revoked parts of a directory", (ledger) => {
+  const revokeSecret = (source: string) =>
+    ledger.revoke({ source, subject: "svc:rag", scope: { uri: "catalog://plans/secret" }, reason: "r" });
+
+  test("a revoked part goes alone; its directory keeps the rest, and a lift brings the part back unchanged (P2, F5, F6)", async () => {
+    const { session, source, ids } = await activeSource(ledger, [DIRECTORY]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [DIRECTORY], () => PARTS);
+    await indexDue(ledger, index, source);
+    const { revocationId } = await revokeSecret(source);
+    await advance(ledger, revocationId);
+    expect(await subscriptionRow(ledger, ids[0] as number)).toMatchObject({ lifecycle: "ACTIVE", generation: 1 });
+    expect(await purge(ledger, index)).toBe(1);
+    expect(await ledger.revocation(revocationId)).toMatchObject({ state: "COMPLETE", covered: { entries: 1 } });
+    expect(await seen(ledger, index, READER)).toEqual(["open"]);
+    await ledger.lift(revocationId);
+    expect(await subscriptionRow(ledger, ids[0] as number)).toMatchObject({ due_in_ms: 0 });
+    expect(await readNow(ledger, session, [DIRECTORY], () => PARTS)).toEqual(["accepted"]);
+    await indexDue(ledger, index, source);
+    expect(await seen(ledger, index, READER)).toEqual(["open", "secret"]);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("a part revoked while it is being indexed is left out of the confirm, and read again after a lift (P2, F6)", async () => {
+    const { session, source } = await activeSource(ledger, [DIRECTORY]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [DIRECTORY], () => PARTS);
+    const [work] = await claimWork(ledger, index, source);
+    const planned = await writeVersion(ledger, index, work as NonNullable<typeof work>);
+    const { revocationId } = await revokeSecret(source);
+    expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "confirmed" }]);
+    expect(await seen(ledger, index, READER)).toEqual(["open"]);
+    await advance(ledger, revocationId);
+    expect(await purge(ledger, index)).toBe(1);
+    await ledger.lift(revocationId);
+    expect(await readNow(ledger, session, [DIRECTORY], () => PARTS)).toEqual(["accepted"]);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("a part left out of a confirm comes back after a lift that no batch came before (P2, F6)", async () => {
+    const { session, source } = await activeSource(ledger, [DIRECTORY]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [DIRECTORY], () => PARTS);
+    const [work] = await claimWork(ledger, index, source);
+    const planned = await writeVersion(ledger, index, work as NonNullable<typeof work>);
+    const { revocationId } = await revokeSecret(source);
+    expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "confirmed" }]);
+    expect(await seen(ledger, index, READER)).toEqual(["open"]);
+    await ledger.lift(revocationId);
+    expect(await readNow(ledger, session, [DIRECTORY], () => PARTS)).toEqual(["accepted"]);
+    await indexDue(ledger, index, source);
+    expect(await seen(ledger, index, READER)).toEqual(["open", "secret"]);
+  });
+});
