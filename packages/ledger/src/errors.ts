@@ -55,6 +55,7 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `directory_incompatible` | an embedded directory was written by another PostgreSQL major version, or holds something else | use the version that wrote it, or another directory |
  * | `migration_failed` | a migration was refused by the database; nothing of it was applied | see the cause |
  * | `migration_changed` | a migration that was applied before has other contents now | restore the published file |
+ * | `assertion_failed` | a bug of Fenceline's or of the calling program, such as an id part out of its range | see the message; report it if the call was right |
  */
 export type LedgerErrorCode =
   | "address_invalid"
@@ -89,7 +90,8 @@ export type LedgerErrorCode =
   | "integer_unsafe"
   | "directory_incompatible"
   | "migration_failed"
-  | "migration_changed";
+  | "migration_changed"
+  | "assertion_failed";
 
 /**
  * An assertion that stays on in production: a false condition is a bug of ours or of the calling program.
