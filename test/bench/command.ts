@@ -10,7 +10,7 @@ export interface Streams {
 }
 
 /**
- * `bench SUITE [--json] [--strict] [--only TEXT]`: the one runner of all benchmarks.
+ * `bench SUITE [--json] [--strict] [--only TEXT] [--help]`: the one runner of all benchmarks.
  *
  * @returns the exit code: 0 done; 1 a measure failed, or with `--strict` a goal was missed or could not be measured; 2 wrong usage
  */
@@ -21,13 +21,16 @@ export async function bench(
   { out, progress }: Streams,
 ): Promise<number> {
   const usage = (problem: string) => {
-    const names = suites.map(({ name }) => name).join("|");
-    progress(`${problem}\nUsage: npm run bench -- ${names} [--json] [--strict] [--only TEXT]`);
+    progress(`${problem}\n${usageOf(suites)}`);
     return 2;
   };
   const parsed = parse(args);
   if (typeof parsed === "string") return usage(parsed);
   const { positionals, values } = parsed;
+  if (values.help) {
+    out(usageOf(suites));
+    return 0;
+  }
   const [name, ...others] = positionals;
   const suite = suites.find((one) => one.name === name);
   if (!suite) return usage(name === undefined ? "Which suite?" : `There is no suite ${name}.`);
@@ -40,6 +43,18 @@ export async function bench(
   return failed(report) || (values.strict && !report.ok) ? 1 : 0;
 }
 
+// biome-ignore lint/suspicious/noExplicitAny: as above.
+function usageOf(suites: readonly Suite<any>[]): string {
+  return `Usage: npm run bench -- ${suites.map(({ name }) => name).join("|")} [--json] [--strict] [--only TEXT]
+
+  --json       print one JSON document; progress goes to standard error
+  --strict     exit 1 where a goal is missed or could not be measured
+  --only TEXT  only the measures that have TEXT in their name:
+${suites.flatMap(({ name, measures }) => measures.map((measure) => `                 ${name}: ${measure.name}`)).join("\n")}
+
+Without FENCELINE_TEST_POSTGRES_URL only PGlite is measured, and no goal counts as met.`;
+}
+
 function parse(args: readonly string[]) {
   try {
     return parseArgs({
@@ -49,6 +64,7 @@ function parse(args: readonly string[]) {
         json: { type: "boolean", default: false },
         strict: { type: "boolean", default: false },
         only: { type: "string" },
+        help: { type: "boolean", short: "h", default: false },
       },
     });
   } catch (error) {

@@ -95,6 +95,13 @@ test("an unknown suite or flag, and a second suite, exit 2 with the usage", asyn
   }
 });
 
+test("--help says what can be asked for on standard output, and exits 0", async () => {
+  const { code, out, progress } = await run(["--help"], suiteOf([met, missed]));
+  expect({ code, progress }).toEqual({ code: 0, progress: "" });
+  expect(out).toContain("Usage: npm run bench -- planted");
+  expect(out).toContain("planted: missed");
+});
+
 test("without PostgreSQL the figures of PGlite are printed, and no goal counts as met", async () => {
   const { code, out } = await run(["planted", "--strict"], suiteOf([met], "no address is set"));
   expect(out).toContain("No figures on PostgreSQL: no address is set");

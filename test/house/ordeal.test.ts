@@ -24,6 +24,12 @@ describe("the ordeal command", () => {
     });
   });
 
+  test("--help says what can be asked for on standard output, and exits 0", () => {
+    const { status, stdout, stderr } = ordeal(["fences", "--help"], { FENCELINE_TEST_POSTGRES_URL: "" });
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    expect(stdout).toContain("100000 events on 8 connections");
+  });
+
   function ordeal(args: string[], env: NodeJS.ProcessEnv = {}) {
     const { status, stdout, stderr } = spawnSync(process.execPath, [MAIN, ...args], {
       encoding: "utf8",

@@ -1,6 +1,6 @@
 /**
- * `npm run ordeal -- NAME [--json] [--seed N] [--events N] [--connections N]`. Exits 0 where everything held, 1 where
- * something was missed, 2 for wrong usage. Progress goes to standard error, the report to standard output.
+ * `npm run ordeal -- NAME [--json] [--seed N] [--events N] [--connections N] [--help]`. Exits 0 where everything
+ * held, 1 where something was missed, 2 for wrong usage. Progress goes to standard error, the report to standard output.
  */
 
 import { parseArgs } from "node:util";
@@ -14,6 +14,10 @@ process.exitCode = await main(process.argv.slice(2));
 
 async function main(args: string[]): Promise<number> {
   const asked = parse(args);
+  if (asked === "help") {
+    console.log(usage());
+    return 0;
+  }
   if (typeof asked === "string") return refuse(asked);
   const postgresUrl = process.env["FENCELINE_TEST_POSTGRES_URL"];
   if (!postgresUrl) {
@@ -44,20 +48,31 @@ interface Asked {
   readonly json: boolean;
 }
 
-function parse(args: string[]): Asked | string {
-  const usage = [
+function usage(): string {
+  return [
     "Usage: npm run ordeal -- NAME [--json] [--seed N] [--events N] [--connections N]",
-    ...ordeals.map(({ name, summary }) => `  ${name}  ${summary}`),
+    "",
+    ...ordeals.flatMap(({ name, summary, defaultEvents, defaultConnections }) => [
+      `  ${name.padEnd(6)}  ${summary}`,
+      `          ${defaultEvents} events on ${defaultConnections} connections by default`,
+    ]),
+    "",
+    "On the PostgreSQL of FENCELINE_TEST_POSTGRES_URL, in a schema of its own. The same seed makes the same draws.",
   ].join("\n");
+}
+
+/** What was asked for; otherwise `help`, or what is wrong with it. */
+function parse(args: string[]): Asked | string {
   let parsed: ReturnType<typeof parseOrdealArgs>;
   try {
     parsed = parseOrdealArgs(args);
   } catch (error) {
-    return `${(error as Error).message}\n${usage}`;
+    return `${(error as Error).message}\n${usage()}`;
   }
   const { positionals, values } = parsed;
+  if (values.help) return "help";
   const ordeal = ordeals.find(({ name }) => name === positionals[0]);
-  if (ordeal === undefined || positionals.length > 1) return usage;
+  if (ordeal === undefined || positionals.length > 1) return usage();
   const numbers = {
     seed: values.seed ?? String(Math.floor(Math.random() * 2 ** 32)),
     events: values.events ?? String(ordeal.defaultEvents),
@@ -65,7 +80,7 @@ function parse(args: string[]): Asked | string {
   };
   for (const [name, text] of Object.entries(numbers)) {
     if (!/^\d{1,10}$/.test(text) || (name !== "seed" && Number(text) === 0))
-      return `--${name} takes a number, not ${text}.`;
+      return `--${name} takes a whole number${name === "seed" ? "" : " from 1 on"}, not ${text}.\n${usage()}`;
   }
   return {
     ordeal,
@@ -85,6 +100,7 @@ function parseOrdealArgs(args: string[]) {
       seed: { type: "string" },
       events: { type: "string" },
       connections: { type: "string" },
+      help: { type: "boolean", short: "h" },
     },
   });
 }
