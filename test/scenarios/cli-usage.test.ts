@@ -115,6 +115,8 @@ describe("the help", () => {
         `fenceline ${command}`,
       ])
         expect(stdout).toContain(part);
+      // Given twice, the second is in milliseconds.
+      expect(stdout).not.toMatch(/\(default: [^)]*\)\s+\(default: /);
     }
   });
 

@@ -1,4 +1,4 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import type { SourceStats } from "../jobs/worker-pool-options.js";
 import {
   type CommandContext,
@@ -19,7 +19,9 @@ interface IngestOptions extends CommonOptions {
 export function ingestCommand(): Command {
   return fencelineCommand("ingest", ["ingest", "ingest --config prod.json --json --timeout 600"])
     .description("scan, read and index every source once, then end")
-    .option("--timeout <seconds>", "give up after this long (default: 3600)", parseSeconds, 3_600_000)
+    .addOption(
+      new Option("--timeout <seconds>", "give up after this long").argParser(parseSeconds).default(3_600_000, "3600"),
+    )
     .action(async (options: IngestOptions) => {
       const ok = await withContext(options, (context) => ingest(context, options.timeout));
       if (!ok) process.exitCode = 1;

@@ -44,7 +44,11 @@ export function revokeCommand(): Command {
     .option("--request-id <id>", "idempotency key: the same id again is the same revocation", parseName)
     .option("--by <who>", "who asked (default: the user that runs this)", parseName)
     .option("--wait", "wait until every derived entry is verified absent, and purge here what can be reached from here")
-    .option("--timeout <seconds>", "with --wait: give up waiting after this long (default: 60)", parseSeconds, 60_000)
+    .addOption(
+      new Option("--timeout <seconds>", "with --wait: give up waiting after this long")
+        .argParser(parseSeconds)
+        .default(60_000, "60"),
+    )
     .action((options: RevokeOptions, command: Command) => {
       if (options.wait !== true && command.getOptionValueSource("timeout") !== "default") {
         command.error("error: option '--timeout <seconds>' says how long to --wait, which is not asked for");
