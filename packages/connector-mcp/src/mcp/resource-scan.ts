@@ -64,7 +64,7 @@ export interface ScanOptions {
 
 /**
  * Walks a listing page by page. The generator *returns* how it ended, so drive it with `next()` (a `for await` loses the
- * verdict), or use {@link scanToEnd}. Never throws for what the server does.
+ * verdict). Never throws for what the server does.
  *
  * A server may send one cursor again and mean another page by it; so a cursor alone is no loop, the same page behind the
  * same cursor is (S2).
@@ -88,20 +88,6 @@ export async function* scanPages(
     cursor = listing.nextCursor;
   } while (cursor !== undefined);
   return { verdict: "COMPLETE" };
-}
-
-/** Hands every page to `onPage`, awaits it, and tells how the listing ended. */
-export async function scanToEnd(
-  connection: SourceConnection,
-  options: ScanOptions,
-  onPage: (page: ScanPage) => void | Promise<void>,
-): Promise<ScanEnd> {
-  const pages = scanPages(connection, options);
-  for (;;) {
-    const step = await pages.next();
-    if (step.done) return step.value;
-    await onPage(step.value);
-  }
 }
 
 /** The answer to one list request, resources and templates alike. */

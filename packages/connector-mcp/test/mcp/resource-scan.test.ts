@@ -1,8 +1,9 @@
 import { afterEach, describe, expect, test } from "vitest";
-import { type ScanBudgets, type ScanEnd, type ScanPage, scanPages, scanToEnd } from "#src/mcp/resource-scan.js";
+import { type ScanBudgets, type ScanEnd, type ScanPage, scanPages } from "#src/mcp/resource-scan.js";
 import { connectSource, type SourceConnection } from "#src/mcp/source-connection.js";
 import { startLegacyServer } from "./legacy-server.js";
 import { startModernServer } from "./modern-server.js";
+import { scanToEnd } from "./scan-to-end.js";
 import { type Reply, startScriptedServer } from "./scripted-server.js";
 
 const AMPLE: ScanBudgets = { pages: 100, entries: 1_000, bytes: 1_000_000 };

@@ -284,8 +284,14 @@ describe("the end of a modern stream", () => {
     const server = closing(await startModernServer());
     const told = await watching(await connected({ url: server.url }), ["note://a"], { renewAfterMs: 20 });
     await eventually(() => expect(server.log.filter((line) => line === "closed").length).toBeGreaterThan(2));
-    const streams = server.log.filter((line) => line === "opened" || line === "closed");
-    expect(streams.slice(0, 5)).toEqual(["opened", "opened", "closed", "opened", "closed"]);
+    // A close is noticed late now and then, after the next opening; what never happens is that none is open.
+    let open = 0;
+    const openAfterEach = server.log.flatMap((line) => {
+      if (line !== "opened" && line !== "closed") return [];
+      open += line === "opened" ? 1 : -1;
+      return [open];
+    });
+    expect(Math.min(...openAfterEach)).toBe(1);
     expect(told.ends).toEqual([]);
     server.notify.resourceUpdated("note://a");
     await eventually(() => expect(told.updates).toContain("note://a"));

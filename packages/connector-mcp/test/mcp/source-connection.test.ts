@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { FencelineError } from "@fenceline/ledger";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { scanToEnd } from "#src/mcp/resource-scan.js";
 import { connectSource, type SourceConnection } from "#src/mcp/source-connection.js";
 import { startLegacyServer } from "./legacy-server.js";
 import { startModernServer } from "./modern-server.js";
+import { scanToEnd } from "./scan-to-end.js";
 
 const STDIO_SERVER = fileURLToPath(new URL("stdio-server.mjs", import.meta.url));
 const EVERYTHING = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/dist/index.js");
@@ -147,7 +147,8 @@ describe("the end of a connection", () => {
 describe("a connection that does not come about", () => {
   test("a handshake that is never answered times out and leaves no process behind", async () => {
     const endpoint = stdioEndpoint("silent");
-    const error = await failureOf(connectSource({ ...endpoint, requestTimeoutMs: 400 }));
+    // Long enough for a process to begin on a busy machine.
+    const error = await failureOf(connectSource({ ...endpoint, requestTimeoutMs: 3_000 }));
     expect(error.code).toBe("request_timeout");
     expect(endpoint.pids().length).toBeGreaterThan(0);
     expect(endpoint.pids().filter(isAlive)).toEqual([]);

@@ -3,22 +3,23 @@
 // ends neither with its input nor on SIGTERM), `shy` (a server of the line before that ends on anything that comes before
 // `initialize`).
 import { appendFileSync } from "node:fs";
-import { McpServer } from "@modelcontextprotocol/server";
-import { serveStdio } from "@modelcontextprotocol/server/stdio";
 
 const { MODE = "serve", PID_FILE } = process.env;
 if (PID_FILE) appendFileSync(PID_FILE, `${process.pid}\n`);
 console.error("a line on standard error");
 
-if (MODE === "shy") {
-  process.stdin.once("data", (first) => {
-    if (!first.includes('"method":"initialize"')) process.exit(1);
-  });
-}
 if (MODE === "silent" || MODE === "stubborn") setInterval(() => {}, 60_000);
 if (MODE === "stubborn") process.on("SIGTERM", () => {});
 
 if (MODE !== "silent") {
+  // Loaded last: it takes longer than all the rest, and a test of a silent process waits only for its id.
+  const { McpServer } = await import("@modelcontextprotocol/server");
+  const { serveStdio } = await import("@modelcontextprotocol/server/stdio");
+  if (MODE === "shy") {
+    process.stdin.once("data", (first) => {
+      if (!first.includes('"method":"initialize"')) process.exit(1);
+    });
+  }
   serveStdio(() => {
     const mcp = new McpServer(
       { name: "stdio", version: "1.0.0" },
