@@ -92,7 +92,7 @@ describe("a wake that was lost", () => {
 });
 
 describe("a queue that takes wakes and keeps them to itself", () => {
-  /** Takes a job of each kind, as a worker that is killed at once: while its lock stands, nobody gets one about the same. */
+  /** Takes a job of each kind, as a worker that is killed at once: while its lock of 10 min stands, nobody gets one about the same. */
   async function takeJobs(cast: Cast, config: FencelineConfig): Promise<void> {
     const { source, reader } = cast;
     const connection = { ...ledgerOf().database.connectionOptions, schema: "public", migrate: true, max: 1 } as object;
@@ -127,19 +127,18 @@ describe("a queue that takes wakes and keeps them to itself", () => {
     const cast = newCast();
     const config = configFor(cast, server.url);
     await takeJobs(cast, config);
-    const soon = { timeout: 5 * SECONDS, interval: 50 };
     const texts = async () => (await ask(ledger, config, "note", cast.asker)).map(({ text }) => text).sort();
 
     await startPool(ledger, config);
     await expect.poll(texts, within).toEqual(["first", "second", "third"]);
     server.resources.set("note://a", "changed");
     server.notify.resourceUpdated("note://a");
-    await expect.poll(texts, soon).toEqual(["changed", "second", "third"]);
+    await expect.poll(texts, within).toEqual(["changed", "second", "third"]);
     server.resources.set("note://d", "listed");
     server.notify.resourcesChanged();
-    await expect.poll(texts, soon).toContain("listed");
+    await expect.poll(texts, within).toContain("listed");
     const { revocationId } = await ledger.revoke({ source: cast.source, subject: cast.reader, reason: "trial ended" });
-    await expect.poll(async () => (await ledger.revocation(revocationId))?.state, soon).toBe("COMPLETE");
+    await expect.poll(async () => (await ledger.revocation(revocationId))?.state, within).toBe("COMPLETE");
   });
 });
 
