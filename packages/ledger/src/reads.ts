@@ -106,12 +106,18 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
   const accepting = acceptance(database, timing);
   return checkedCalls(readArguments, {
     async issueDueReads(session, { limit, leaseMs }) {
-      return issuedReads(database, "select * from fenceline.issue_due_reads($1, $2, $3, $4, $5)", [
-        ...fenceOf(session),
-        limit,
-        leaseMs,
-        timing.polledIntervalMs,
-      ]);
+      const issued: IssuedRead[] = [];
+      for (;;) {
+        const reads = await issuedReads(database, "select * from fenceline.issue_due_reads($1, $2, $3, $4, $5)", [
+          ...fenceOf(session),
+          limit - issued.length,
+          leaseMs,
+          timing.polledIntervalMs,
+        ]);
+        const isMoreToLookAt = reads.at(-1)?.subscriptionId === null;
+        issued.push(...(isMoreToLookAt ? reads.slice(0, -1) : reads));
+        if (!isMoreToLookAt) return issued;
+      }
     },
 
     async issueReads(session, { uris, reason, leaseMs }) {
@@ -126,8 +132,11 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
 
     async millisecondsToNextRead(session) {
       const parameters = [...fenceOf(session), timing.polledIntervalMs];
-      const ms = await call<number | null>(database, "fenceline.milliseconds_to_next_read($1, $2, $3)", parameters);
-      return ms ?? undefined;
+      for (;;) {
+        const ms = await call<number | null>(database, "fenceline.milliseconds_to_next_read($1, $2, $3)", parameters);
+        // Some were put off, in a transaction of their own.
+        if (ms !== -1) return ms ?? undefined;
+      }
     },
 
     async acceptResourceVersions(session, answers) {

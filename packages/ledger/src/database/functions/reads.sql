@@ -64,6 +64,8 @@ end $$;
 
 -- Claims what is due, oldest first, and issues each its ordinal. A suspended scope gets one read per interval to find out
 -- whether its credentials work again.
+--   → the reads; a last row without a subscription: what may be due lies behind what was put off, ask again for the rest. Not in
+--     this transaction: a scope of 20,000 that all lay before what is due kept a revocation waiting for eight seconds (P2).
 create or replace function fenceline.issue_due_reads(
   p_scope int, p_generation bigint, p_limit int, p_lease_ms bigint, p_suspended_retry_ms bigint
 ) returns table (subscription_id bigint, ordinal bigint, request_id uuid, uri text, generation bigint, reason text)
@@ -74,7 +76,6 @@ declare
   v_suspended_at timestamptz;
   v_due bigint[];
   v_early bigint[];
-  v_held bigint[];
 begin
   -- Before the fence: past what a revocation covers and has not closed yet it takes its time, and the next revocation would wait
   -- for it (P2). issue_ordinals decides again on what is found.
@@ -83,24 +84,23 @@ begin
   if v_suspended_at > v_now - fenceline.milliseconds(p_suspended_retry_ms) then return; end if;
   if v_suspended_at is not null then v_limit := 1; end if;
   select d.due, d.early into v_due, v_early from fenceline.due_subscriptions(p_scope, v_now, v_limit) d;
+  -- Who asks for one read must not come back for each that is early.
+  if cardinality(v_early) > 0 and v_limit < 500 then
+    select d.due[1:v_limit], d.early into v_due, v_early from fenceline.due_subscriptions(p_scope, v_now, 500) d;
+  end if;
   if cardinality(v_due) + cardinality(v_early) = 0 then return; end if;
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return; end if;
-  -- All at once, in the order of their ids; what is found beyond them is taken only where nobody holds it. Waiting for more rows
-  -- while holding some deadlocks with every other batch.
+  -- All at once, in the order of their ids: waiting for more rows while holding some deadlocks with every other batch.
   perform 1 from fenceline.subscription s
   where s.subscription_id = any (v_due || v_early) order by s.subscription_id for no key update;
-  while cardinality(v_due) < v_limit and cardinality(v_early) > 0 loop
-    perform fenceline.put_off(v_early);
-    select d.due, d.early into v_due, v_early from fenceline.due_subscriptions(p_scope, v_now, v_limit) d;
-    v_held := array(
-      select s.subscription_id from fenceline.subscription s
-      where s.subscription_id = any (v_due || v_early) order by s.subscription_id for no key update skip locked);
-    v_due := array(select i.id from unnest(v_due) as i (id) where i.id = any (v_held));
-    v_early := array(select i.id from unnest(v_early) as i (id) where i.id = any (v_held));
-  end loop;
-  if cardinality(v_due) = 0 then return; end if;
-  return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_due, null, p_lease_ms, fenceline.now());
+  perform fenceline.put_off(v_early);
+  if cardinality(v_due) > 0 then
+    return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_due, null, p_lease_ms, fenceline.now());
+  end if;
+  if cardinality(v_early) > 0 and cardinality(v_due) < v_limit then
+    return query select null::bigint, null::bigint, null::uuid, null::text, null::bigint, null::text;
+  end if;
 end $$;
 
 -- Issues reads whether due or not, but none beside one in flight.
@@ -179,8 +179,8 @@ begin
 end $$;
 
 -- What is due first, or the first lease to end of the reads in flight that are due before it. What would be looked at before it is
--- due is put off until the first is exact.
---   → milliseconds until the next read is due; null: none will be, or the session is lost
+-- due is put off, in a transaction for each 500, until the first is exact.
+--   → milliseconds until the next read is due; -1: some were put off, ask again; null: none will be, or the session is lost
 create or replace function fenceline.milliseconds_to_next_read(p_scope int, p_generation bigint, p_suspended_retry_ms bigint)
 returns bigint language plpgsql volatile set enable_sort = off set enable_bitmapscan = off set enable_seqscan = off as $$
 declare
@@ -191,16 +191,17 @@ declare
 begin
   if not fenceline.session_stands(p_scope, p_generation) then return null; end if;
   select * into v_scope from fenceline.policy_scope where scope_id = p_scope;
-  loop
-    select s.due_at, s.look_at into v_due, v_look from fenceline.subscription s
-    where s.scope_id = p_scope and s.look_at is not null
-      and (s.due_at is null or not fenceline.in_flight(s, v_scope, v_now) and fenceline.may_be_read(s, v_scope))
-    order by s.look_at limit 1;
-    exit when v_look is not distinct from v_due;
+  select s.due_at, s.look_at into v_due, v_look from fenceline.subscription s
+  where s.scope_id = p_scope and s.look_at is not null
+    and (s.due_at is null or not fenceline.in_flight(s, v_scope, v_now) and fenceline.may_be_read(s, v_scope))
+  order by s.look_at limit 1;
+  if v_look is distinct from v_due then
+    -- Those that are exact are left out: more than a batch of them, in flight with one lease, may be looked at at the same time.
     perform fenceline.put_off(array(
       select s.subscription_id from fenceline.subscription s
-      where s.scope_id = p_scope and s.look_at >= v_look order by s.look_at limit 500));
-  end loop;
+      where s.scope_id = p_scope and s.look_at >= v_look and s.look_at is distinct from s.due_at order by s.look_at limit 500));
+    return -1;
+  end if;
   select least(v_due, min(s.claim_until)) into v_due from fenceline.subscription s
   where s.scope_id = p_scope and s.look_at < coalesce(v_due, 'infinity') and s.due_at < coalesce(v_due, 'infinity')
     and fenceline.in_flight(s, v_scope, v_now) and fenceline.may_be_read(s, v_scope);
