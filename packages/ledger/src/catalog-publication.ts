@@ -36,7 +36,7 @@ export type PublishResult =
 
 /**
  * `differing` and `list_changed`: scan again (S4). `incomplete`: they are not two complete scans of this session in
- * succession, nor one that is proven. `session_lost`: stop.
+ * succession, nor one that is proven; or they are older than the last two, or than the catalogue. `session_lost`: stop.
  */
 export type NotPublished = "differing" | "list_changed" | "incomplete" | "session_lost";
 

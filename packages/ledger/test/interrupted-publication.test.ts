@@ -107,6 +107,16 @@ describeLedger("an interrupted publication", (ledger) => {
     expect(await areasOver(loses, ledger.schema).publishCatalog(session, scans)).toEqual({ outcome: "session_lost" });
     expect(await catalogue(ledger, interrupted)).toEqual({ ...whole, known: 120 });
   });
+
+  test("S8: gone on from after its entries were forgotten, it removes nothing, and no catalogue goes back", async () => {
+    const { session, scans } = await prepare(ledger);
+    expect(await publish(ledger, session, KNOWN)).toMatchObject({ outcome: "published", vanished: 0 });
+    expect(await ledger.publishCatalog(session, scans)).toEqual({ outcome: "incomplete" });
+    expect(await ledger.publishUnsettled(session, scans)).toMatchObject({ outcome: "incomplete" });
+    await scan(ledger, session, KNOWN);
+    expect(await ledger.publishCatalog(session, scans)).toEqual({ outcome: "incomplete" });
+    expect(await catalogue(ledger, { session, scans })).toMatchObject({ known: 20, vanished: 0 });
+  });
 });
 
 describeLedgerOnPostgres("a publication whose connection is killed", (ledger) => {

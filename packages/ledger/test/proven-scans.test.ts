@@ -141,6 +141,17 @@ describeLedger("snapshot ids", (ledger) => {
     });
   });
 
+  test("S7: an older proven scan, published late, does not take the place of a newer one", async () => {
+    const session = await provingSession();
+    const { scanId: older } = await scanPages(ledger, session, [{ uris: [A, B], id: "s1" }]);
+    const newer = await publishProven(ledger, session, [A]);
+    expect(await ledger.publishCatalog(session, { first: older, second: older })).toEqual({ outcome: "incomplete" });
+    expect(await ledger.publishCatalog(session, { first: newer.scanId, second: newer.scanId })).toMatchObject({
+      verdict: "SNAPSHOT_PROVEN",
+      resources: 1,
+    });
+  });
+
   test("S9: a list_changed while a snapshot is proven leaves the next review due", async () => {
     const session = await provingSession();
     const { scanId } = await scanPages(ledger, session, [{ uris: [A], id: "s1" }]);

@@ -15,6 +15,14 @@ begin
   if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
   select * into v_first from fenceline.scan where scan_id = p_first and scope_id = p_scope;
   select * into v_second from fenceline.scan where scan_id = p_second and scope_id = p_scope;
+  -- Older ones come from somebody late: of what is no longer one of the last two the entries may be forgotten, and would all be
+  -- taken for absent; and a catalogue never goes back.
+  if exists (select 1 from fenceline.policy_scope c where c.scope_id = p_scope and c.catalog_scan_id > p_second)
+    or exists (
+      select 1 from fenceline.scan x
+      where x.scope_id = p_scope and x.scan_id > p_second offset 1) then
+    return 'incomplete';
+  end if;
   -- A proven snapshot needs no second scan; `list_changed` says that it is no longer the newest, not that it was none.
   if p_first = p_second then
     return case when v_second.verdict = 'SNAPSHOT_PROVEN' and v_second.session_generation = p_generation and not exists (
