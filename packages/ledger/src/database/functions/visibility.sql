@@ -9,23 +9,25 @@
 create or replace function fenceline.visible_entries(p_index text, p_entries bigint[], p_asker text[])
 returns table (entry_number bigint, index_id int, subscription_id bigint, ordinal bigint, source text, reader text,
                uri text, freshness text, verified_at timestamptz, age_ms bigint)
-language plpgsql stable set enable_seqscan = off as $$
+language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
   v_users bigint[];
   v_asker bigint[];
+  v_indexes int[];
 begin
   select coalesce(array_agg(s.subject_id) filter (where s.name = p_asker[1] or s.name ~ '^(user|svc):'), '{}'),
          coalesce(array_agg(s.subject_id), '{}')
   into v_users, v_asker
   from fenceline.subject s where s.name = any (p_asker);
-  if v_asker = '{}' then
+  v_indexes := array(select i.index_id from fenceline.index i where i.name = p_index and i.retired_at is null);
+  if v_asker = '{}' or v_indexes = '{}' then
     return;
   end if;
   -- Edges are numbered, and all their hashes looked up at once; then only the edges that have one of those found are joined.
   -- Pairwise tests (`hash = any (array)` per edge), and joins of whole CTEs with one another, which are planned for ten rows,
-  -- took several times as long, and so did an ordered aggregate per group. `is true` keeps `in` a hashed lookup, `offset 0`
-  -- keeps it before the join.
+  -- took several times as long, and so did an ordered aggregate per group, and `unnest` as a joined function. `is true` keeps
+  -- `in` a hashed lookup, `offset 0` keeps it before the join.
   return query
     with asked as materialized (
       select e.group_id, array_agg(e.entry_number) as entries
@@ -34,13 +36,24 @@ begin
       select g.group_id, g.index_id, g.audience_id, g.ingredients, a.entries
       from asked a
       join fenceline.entry_group g using (group_id)
-      join fenceline.index i using (index_id)
-      where g.state = 'PRESENT' and i.name = p_index and i.retired_at is null
+      where g.state = 'PRESENT' and g.index_id = any (v_indexes)
         and (g.audience_id is null or g.audience_id = any (v_asker))
+    ), root as materialized (
+      select row_number() over () as edge, g.*, r.ingredient, r.subscription_id, r.ordinal, r.scope_id, r.resource_id, r.part_id
+      from present g join fenceline.group_root r on r.group_id = g.group_id and r.state = 'CURRENT'
+    ), scope as materialized (
+      -- What all edges of a scope share is looked up once.
+      select p.scope_id, p.source_id, p.subject_id as reader_id, reader.name as reader, src.name as source, src.staleness_ms,
+             p.suspended_at, p.restored_at,
+             coalesce(x.ended_at is null and x.expires_at > fenceline.now(), false) as held
+      from (select distinct r.scope_id from root r) c
+      join fenceline.policy_scope p using (scope_id)
+      join fenceline.source src using (source_id)
+      join fenceline.subject reader on reader.subject_id = p.subject_id
+      left join fenceline.session x on x.scope_id = p.scope_id and x.generation = p.session_generation
     ), edge as materialized (
-      select row_number() over () as edge, r.group_id, r.ingredient, r.subscription_id, r.ordinal, g.audience_id, g.index_id,
-             g.ingredients, g.entries, p.source_id,
-             p.subject_id as reader_id,
+      select r.edge, r.group_id, r.ingredient, r.subscription_id, r.ordinal, r.audience_id, r.index_id,
+             r.ingredients, r.entries, p.source_id, p.reader_id, p.reader,
              q.segment_key, q.match_key, q.cover_hashes, part.resource_id as part_id, part.segment_key as part_segment_key,
              part.match_key as part_match_key, part.cover_hashes as part_cover_hashes,
              q.deny_hashes || part.deny_hashes as deny_hashes,
@@ -50,35 +63,31 @@ begin
                -- The database was restored from a backup, and nothing was read since (restore.sql).
                when s.verified_at < p.restored_at then 2
                -- Without a holder whose lease stands, nobody hears of a change.
-               when s.pushed and (t.epoch is distinct from s.seen_stream_epoch or x.ended_at is not null
-                                  or x.expires_at is null or x.expires_at <= fenceline.now()) then 2
+               when s.pushed and (t.epoch is distinct from s.seen_stream_epoch or not p.held) then 2
                when s.verified_at is null
-                 or s.verified_at + src.staleness_ms * interval '1 millisecond' <= fenceline.now() then 1
+                 or s.verified_at + p.staleness_ms * interval '1 millisecond' <= fenceline.now() then 1
                else 0
              end as rank,
-             s.verified_at, src.name as source, coalesce(part.resource_key, s.uri) as uri
-      from present g
-      join fenceline.group_root r on r.group_id = g.group_id and r.state = 'CURRENT'
+             s.verified_at, p.source, coalesce(part.resource_key, s.uri) as uri
+      from root r
       join fenceline.subscription s using (subscription_id)
-      join fenceline.policy_scope p on p.scope_id = s.scope_id
-      join fenceline.source src using (source_id)
+      join scope p on p.scope_id = r.scope_id
       join fenceline.resource q on q.resource_id = r.resource_id
       left join fenceline.resource part on part.resource_id = nullif(r.part_id, r.resource_id)
       left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard
-      left join fenceline.session x on x.scope_id = p.scope_id and x.generation = p.session_generation
       -- A generation in which nothing was accepted yet serves nothing of those before it.
       where s.hidden_because is null and s.lifecycle <> 'RECONCILIATION_REQUIRED'
         and s.digest_generation = s.generation
     ), denial as materialized (
       select c.hash, c.subject_id, c.as_reader, c.as_audience
       from fenceline.revocation_cover c
-      where c.hash = any (array(select h.hash from edge e cross join unnest(e.deny_hashes) h (hash)))
+      where c.hash = any (array(select distinct unnest(e.deny_hashes) from edge e))
         and (c.subject_id = any (v_asker) or c.subject_id in (select e.reader_id from edge e))
     ), denied as materialized (
       -- Few of the hashes are denied: those edges alone are joined.
       select h.edge, c.subject_id, c.as_reader and c.subject_id = h.reader_id as as_reader, c.as_audience
-      from (select e.edge, e.reader_id, h.hash from edge e cross join unnest(e.deny_hashes) h (hash)
-            where (h.hash in (select d.hash from denial d)) is true offset 0) h
+      from (select h.* from (select e.edge, e.reader_id, unnest(e.deny_hashes) as hash from edge e) h
+            where exists (select 1 from denial) and (h.hash in (select d.hash from denial d)) is true offset 0) h
       join denial c on c.hash = h.hash
       where c.subject_id = any (v_asker) or c.subject_id = h.reader_id
     ), shared as materialized (
@@ -86,18 +95,18 @@ begin
       select g.cover_hash, g.reader_id, g.source_id, g.key_prefix, g.match_prefix, array_agg(g.audience_id) as audiences
       from fenceline.access_grant g
       where g.audience_id = any (v_asker)
-        and g.cover_hash = any (array(select h.hash from edge e cross join unnest(e.cover_hashes || e.part_cover_hashes) h (hash)))
+        and g.cover_hash = any (array(select distinct unnest(e.cover_hashes || e.part_cover_hashes) from edge e))
       group by g.cover_hash, g.reader_id, g.source_id, g.key_prefix, g.match_prefix
     ), granted as materialized (
       select e.edge, g.audiences, e.of_part, e.has_part
       from (
-        select e.edge, e.reader_id, e.source_id, h.hash, e.segment_key, e.match_key, false as of_part,
-               e.part_id is not null as has_part
-        from edge e cross join unnest(e.cover_hashes) h (hash)
-        where (h.hash in (select g.cover_hash from shared g)) is true
-        union all
-        select e.edge, e.reader_id, e.source_id, h.hash, e.part_segment_key, e.part_match_key, true, true
-        from edge e cross join unnest(e.part_cover_hashes) h (hash)
+        select h.* from (
+          select e.edge, e.reader_id, e.source_id, unnest(e.cover_hashes) as hash, e.segment_key, e.match_key, false as of_part,
+                 e.part_id is not null as has_part
+          from edge e
+          union all
+          select e.edge, e.reader_id, e.source_id, unnest(e.part_cover_hashes), e.part_segment_key, e.part_match_key, true, true
+          from edge e where e.part_id is not null) h
         where (h.hash in (select g.cover_hash from shared g)) is true
         offset 0) e
       join shared g on g.cover_hash = e.hash and g.reader_id = e.reader_id and g.source_id = e.source_id
@@ -123,7 +132,7 @@ begin
     ), visible as materialized (
       select distinct on (e.group_id, e.ingredient)
              e.group_id, e.ingredient, e.ingredients, e.entries, e.index_id, e.subscription_id, e.ordinal, e.source,
-             e.reader_id, e.uri, e.rank, e.verified_at
+             e.reader, e.uri, e.rank, e.verified_at
       from edge e
       where (e.edge in (select a.edge from allowed a)) is true
         and (e.edge in (select d.edge from denied d
@@ -135,19 +144,17 @@ begin
     ), shown as materialized (
       -- One row per group, of its first ingredient, with what all of them say. An ingredient whose edges are all dead, or not
       -- to be seen, hides the group.
-      select distinct on (v.group_id) v.group_id, v.index_id, v.entries, v.subscription_id, v.ordinal, v.source, v.reader_id, v.uri,
+      select distinct on (v.group_id) v.group_id, v.index_id, v.entries, v.subscription_id, v.ordinal, v.source, v.reader, v.uri,
              max(v.rank) over w as rank, min(v.verified_at) over w as verified_at,
              count(*) over w = v.ingredients as complete
       from visible v
       window w as (partition by v.group_id order by v.ingredient rows between unbounded preceding and unbounded following)
       order by v.group_id, v.ingredient
     )
-    select a.entry_number, s.index_id, s.subscription_id, s.ordinal, s.source, reader.name, s.uri,
+    select unnest(s.entries), s.index_id, s.subscription_id, s.ordinal, s.source, s.reader, s.uri,
            (array['fresh', 'expired', 'unverified', 'changed'])[s.rank + 1], s.verified_at,
            greatest(0, floor(extract(epoch from fenceline.now() - s.verified_at) * 1000))::bigint
     from shown s
-    join fenceline.subject reader on reader.subject_id = s.reader_id
-    cross join unnest(s.entries) a (entry_number)
     where s.complete;
 end $$;
 
