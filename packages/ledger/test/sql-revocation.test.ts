@@ -262,6 +262,28 @@ describeWholeLedgerOnPostgres("revoking from SQL, by a role of its own", (ledger
     }
   });
 
+  test("a session that reads string constants in the old way revokes what was named, also once its plans are made (P1)", async () => {
+    const { source } = await activeSource(ledger, URIS);
+    const prefixOf = async (connection: Pick<WholeLedger, "sql">) => {
+      const { revocation_id } = await revokeInSql(connection, { ...named(source), prefix: "catalog://plans/a?x" });
+      const [row] = await connection.sql("select key_from from fenceline.revocation where revocation_id = $1", [
+        revocation_id,
+      ]);
+      return row;
+    };
+    const [old, fresh] = await ledger.database.transaction(async (transaction) => {
+      const connection = { sql: queryableInSchema(transaction, ledger.schema).query };
+      await transaction.query("set local plan_cache_mode = force_generic_plan");
+      for (const uri of URIS) await revokeInSql(connection, { ...named(source), uri });
+      await transaction.query("set local standard_conforming_strings = off");
+      const old = await prefixOf(connection);
+      await transaction.query("set local standard_conforming_strings = on");
+      return [old, await prefixOf(connection)];
+    });
+    expect(old).toEqual(fresh);
+    expect(old).toEqual({ key_from: "catalog/://plans/a/?x/" });
+  });
+
   test("a caller whose transaction is serializable is refused, as it would decide from an old snapshot (P2)", async () => {
     const { source } = await activeSource(ledger, URIS);
     const refused = ledger.database.transaction(async (transaction) => {

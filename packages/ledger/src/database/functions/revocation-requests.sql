@@ -8,7 +8,8 @@
 -- 2. READ COMMITTED is needed; another isolation is refused.
 -- 3. Idempotent by request_id: the same request again answers with the same revocation.
 -- 4. Bad arguments raise an error with errcode and hint that names the argument, and leave no row.
--- 5. They run with the rights of their owner under a fixed search path, so the caller's role needs no right on any table: `grant
+-- 5. They run with the rights of their owner under a fixed search path (and a fixed reading of string constants: a session with
+--    `standard_conforming_strings = off` would revoke another URI than was named), so the caller's role needs no right on any table: `grant
 --    usage on schema` and `grant execute on function`, per function. Nobody else may execute them; lifting shows content
 --    again, so grant it apart. Migrations keep such grants.
 
@@ -25,7 +26,7 @@ create or replace function fenceline.fenceline_revoke(
   request_id text, subject text, reason text, source text default null, uri text default null, prefix text default null,
   role text default 'both', requested_by text default null
 ) returns fenceline.revocation_report
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set standard_conforming_strings = on set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   v_source int := fenceline.requested_source($4);
@@ -71,7 +72,7 @@ end $$;
 -- Lifts a revocation; idempotent. From the commit on it denies nothing; what it closed is read again by running pools, batch by batch,
 -- and shown when a new read of it was accepted.
 create or replace function fenceline.fenceline_lift(revocation_id bigint) returns fenceline.revocation_report
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as $$
 #variable_conflict use_column
 begin
   if fenceline.lift_revocation($1) = 'unknown' then
@@ -89,7 +90,7 @@ end $$;
 --   stores                     per store: entries, remaining, and what it waits for (as `revocation_status`)
 create or replace function fenceline.fenceline_revocation(revocation_id bigint default null, request_id text default null)
 returns setof fenceline.revocation_report
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as $$
 #variable_conflict use_column
 begin
   if ($1 is null) = ($2 is null) then
