@@ -48,6 +48,25 @@ describeWholeLedgerOnPostgres("derivations on overlapping transactions", (ledger
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
+  test("a revocation of the audience waits for an export of what was made for it, and lists it (L6)", async () => {
+    const { source, summary, answers } = await twoPlans();
+    await ledger.grant({ source, reader: "svc:rag", audience: "user:alice", scope: { everything: true } });
+    const id = await derive(ledger, answers, { ...summary, audience: "user:alice" }, "for alice");
+    const leaving = { index: answers.ref.name, entryIds: [id], asker: ["user:alice"], destination: "mail" };
+    const [exported, revocationId, waited] = await overlapping(
+      ledger,
+      (areas) => areas.exportEntries(leaving),
+      async () => {
+        const revoked = await ledger.revoke({ source, subject: "user:alice", role: "audience", reason: "r" });
+        await advance(ledger, revoked.revocationId);
+        return revoked.revocationId;
+      },
+    );
+    expect([waited, exported.length]).toEqual([true, 1]);
+    await purge(ledger, answers);
+    expect(await ledger.revocation(revocationId)).toMatchObject({ state: "COMPLETE_EXCEPT_EXPORTS", exports: 1 });
+  });
+
   test("a confirm that overlaps the acceptance of a newer version of a root waits, and is refused (L1)", async () => {
     const { session, summary, answers } = await twoPlans();
     const [recorded] = await ledger.recordDerived(answers.ref, [summary], LEASE);

@@ -1,6 +1,6 @@
 -- What leaves our sight (L6): recorded with what it held, so that a revocation lists exactly what it could not reach.
 --
--- 1. An export takes the shared fences of its roots' scopes: it comes before a revocation, and is listed, or after, and is refused.
+-- 1. An export takes the shared fences of its roots' scopes, and of the audience an entry was made for: it comes before a revocation, and is listed, or after, and is refused.
 -- 2. A batch of a revocation locks the exports it lists; acknowledging locks the revocations first, then the export, and looks
 --    again. Whoever comes second sees what the first did, so none is complete but for exports that somebody dealt with.
 
@@ -72,10 +72,15 @@ create or replace function fenceline.export_entries(p_index text, p_entries bigi
 returns table (export_id bigint, entry_number bigint)
 language plpgsql volatile set enable_seqscan = off as $$
 #variable_conflict use_column
+declare
+  v_subscriptions bigint[];
+  v_audiences bigint[];
 begin
-  perform fenceline.fence_scopes_of(array(
-    select distinct r.subscription_id from fenceline.entry e join fenceline.group_root r using (group_id)
-    where e.entry_number = any (p_entries)));
+  select array_agg(r.subscription_id), array_agg(r.audience_id) into v_subscriptions, v_audiences
+  from (select distinct r.subscription_id, g.audience_id
+        from fenceline.entry e join fenceline.entry_group g using (group_id) join fenceline.group_root r using (group_id)
+        where e.entry_number = any (p_entries)) r;
+  perform fenceline.fence_roots(v_subscriptions, v_audiences);
   return query
     with exported as (
       insert into fenceline.export as x (entry_number, group_id, destination, roots_known)
