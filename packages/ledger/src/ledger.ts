@@ -191,20 +191,13 @@ function listenForWakes(database: Database, channel: string, onWake: (wake: Wake
   });
 }
 
-/** A newer version may announce what this one does not know; as a wake is only a hint, that is left aside. */
+/**
+ * Any role of the database may announce whatever it likes, and a newer version what this one does not know. As a wake is
+ * only a hint, that is left aside.
+ */
 function parseWake(payload: string): Wake | undefined {
   try {
-    const wake = JSON.parse(payload) as Wake;
-    switch (wake.kind) {
-      case "revocation":
-      case "read":
-      case "discovery":
-      case "index":
-        return wake;
-      default:
-        wake satisfies never;
-        return undefined;
-    }
+    return wakeArgument.safeParse(JSON.parse(payload)).data;
   } catch {
     return undefined;
   }
