@@ -265,6 +265,13 @@ create table fenceline.outbox (
   constraint outbox_pkey PRIMARY KEY (subscription_id, index_id)
 ) with (fillfactor=50);
 
+create table fenceline.part_taken (
+  subscription_id bigint not null,
+  ordinal bigint not null,
+  part_id bigint not null,
+  constraint part_taken_pkey PRIMARY KEY (subscription_id, ordinal, part_id)
+);
+
 create table fenceline.policy_scope (
   scope_id integer generated always as identity not null,
   source_id integer not null,

@@ -173,6 +173,30 @@ describeWholeLedger("derivations", (ledger) => {
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
+  test("what is made of a version after a revocation took a part of it stands on that part, also once it is lifted (P4, L1)", async () => {
+    const directory = "catalog://plans/";
+    for (const parts of [{ [PRO]: "pro costs 30" }, { [BASIC]: "basic costs 10", [PRO]: "pro costs 30" }]) {
+      const { session, source } = await activeSource(ledger, [directory]);
+      await readNow(ledger, session, [directory], () => parts);
+      const [work] = await claimWork(ledger, await createIndex(ledger), source);
+      const lineageId = work?.lineageId as string;
+      const answers = await createDerivedIndex(ledger);
+      const revoke = () => ledger.revoke({ source, subject: "svc:rag", scope: { uri: PRO }, reason: "r" });
+      const { revocationId } = await revoke();
+      await advance(ledger, revocationId);
+      const part: Derivation = { ...summaryOf([]), parents: [{ as: "ingredient", of: { lineageId, part: PRO } }] };
+      expect(await ledger.recordDerived(answers.ref, [summaryOf([lineageId]), part], LEASE)).toEqual([
+        { outcome: "parent_revoked" },
+        { outcome: "parent_revoked" },
+      ]);
+      await ledger.lift(revocationId);
+      await derive(ledger, answers, summaryOf([lineageId]), "of all");
+      await revoke();
+      expect(await seen(ledger, answers, READER)).toEqual([]);
+    }
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
   test("an asker sees what was made of several only with a grant for each of them (G2, L1)", async () => {
     const { source, lineage } = await twoPlans();
     const answers = await createDerivedIndex(ledger);

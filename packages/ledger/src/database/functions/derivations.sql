@@ -56,10 +56,17 @@ begin
       select b.part_id from fenceline.body b join fenceline.resource q on q.resource_id = b.part_id
       where b.subscription_id = i.subscription_id and b.ordinal = i.ordinal and (i.part is null or q.key_digest = i.part)
       union
+      -- Whoever got the version before a revocation took a part of it made something of that part as well (P4).
+      select t.part_id from fenceline.part_taken t join fenceline.resource q on q.resource_id = t.part_id
+      where t.subscription_id = i.subscription_id and t.ordinal = i.ordinal and (i.part is null or q.key_digest = i.part)
+      union
       -- A version without content, or one whose body went: of its own URI.
       select s.resource_id from fenceline.subscription s join fenceline.resource q using (resource_id)
-      where s.subscription_id = i.subscription_id and (i.part is null or q.key_digest = i.part) and not exists (
-        select 1 from fenceline.body b where b.subscription_id = i.subscription_id and b.ordinal = i.ordinal)) k
+      where s.subscription_id = i.subscription_id and (i.part is null or q.key_digest = i.part)
+        and not exists (
+          select 1 from fenceline.body b where b.subscription_id = i.subscription_id and b.ordinal = i.ordinal)
+        and not exists (
+          select 1 from fenceline.part_taken t where t.subscription_id = i.subscription_id and t.ordinal = i.ordinal)) k
     order by 1, 3, 4, 5, 6;
 end $$;
 

@@ -130,6 +130,8 @@ begin
     returning v.subscription_id, v.ordinal),
   bodies as (
     delete from fenceline.body b using gone g where b.subscription_id = g.subscription_id and b.ordinal = g.ordinal),
+  parts_taken as (
+    delete from fenceline.part_taken t using gone g where t.subscription_id = g.subscription_id and t.ordinal = g.ordinal),
   reads as (
     delete from fenceline.read r using gone g where r.subscription_id = g.subscription_id and r.ordinal = g.ordinal)
   select count(*) into deleted from gone;

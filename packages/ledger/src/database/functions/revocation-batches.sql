@@ -177,8 +177,13 @@ begin
   where subscription_id = any (v_whole || v_partly) and digest is not null;
   update fenceline.resource_version set digest = null
   where subscription_id = any (v_whole || v_partly) and digest is not null;
-  delete from fenceline.body
-  where subscription_id = any (v_whole) or subscription_id = any (v_partly) and part_id = any (p_resources);
+  with taken as (
+    delete from fenceline.body
+    where subscription_id = any (v_whole) or subscription_id = any (v_partly) and part_id = any (p_resources)
+    returning subscription_id, ordinal, part_id)
+  insert into fenceline.part_taken (subscription_id, ordinal, part_id)
+  select distinct t.subscription_id, t.ordinal, t.part_id from taken t where t.subscription_id = any (v_partly)
+  on conflict do nothing;
   insert into fenceline.revocation_part (revocation_id, subscription_id)
   select v.revocation_id, p.subscription_id from unnest(v_partly) p (subscription_id)
   on conflict do nothing;
