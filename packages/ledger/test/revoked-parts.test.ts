@@ -67,6 +67,27 @@ describeWholeLedger("revoked parts of a directory", (ledger) => {
     expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "confirmed" }]);
     expect(await seen(ledger, index, READER)).toEqual(["open"]);
     await ledger.lift(revocationId);
+    expect(await ledger.millisecondsToNextRead(session)).toBe(0);
+    expect(await readNow(ledger, session, [DIRECTORY], () => PARTS)).toEqual(["accepted"]);
+    await indexDue(ledger, index, source);
+    expect(await seen(ledger, index, READER)).toEqual(["open", "secret"]);
+  });
+
+  test("a directory first read while a part of it was revoked is read again at once when that is lifted, for each revocation (P2, F5)", async () => {
+    const { session, source } = await activeSource(ledger, [DIRECTORY]);
+    const revoked: number[] = [];
+    for (let count = 0; count < 2; count += 1) {
+      const { revocationId } = await revokeSecret(source);
+      await advance(ledger, revocationId);
+      revoked.push(revocationId);
+    }
+    for (const revocationId of revoked) {
+      expect(await readNow(ledger, session, [DIRECTORY], () => PARTS)).toEqual(["accepted"]);
+      expect(await ledger.millisecondsToNextRead(session)).toBeGreaterThan(0);
+      await ledger.lift(revocationId);
+      expect(await ledger.millisecondsToNextRead(session)).toBe(0);
+    }
+    const index = await createIndex(ledger);
     expect(await readNow(ledger, session, [DIRECTORY], () => PARTS)).toEqual(["accepted"]);
     await indexDue(ledger, index, source);
     expect(await seen(ledger, index, READER)).toEqual(["open", "secret"]);

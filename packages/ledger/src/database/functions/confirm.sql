@@ -174,8 +174,9 @@ language plpgsql volatile as $$
 declare
   v_groups bigint[];
   v_subscriptions bigint[];
+  v_parts bigint[];
 begin
-  select array_agg(u.group_id), array_agg(u.subscription_id) into v_groups, v_subscriptions
+  select array_agg(u.group_id), array_agg(u.subscription_id), array_agg(u.part_id) into v_groups, v_subscriptions, v_parts
   from (
     select group_id, subscription_id, part_id
     from unnest(p_written, p_written_for, p_written_parts) w (group_id, subscription_id, part_id)
@@ -189,6 +190,7 @@ begin
     return;
   end if;
   update fenceline.subscription set digest = null where subscription_id = any (v_subscriptions);
+  perform fenceline.note_parts_left_out(v_subscriptions, v_parts);
   update fenceline.entry_group set state = 'ABANDONED', purge_due = true
   where group_id = any (v_groups) and group_id = any (p_written) and state = 'INTENT';
   update fenceline.group_root set state = 'REVOKED'

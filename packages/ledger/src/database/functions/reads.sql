@@ -350,6 +350,13 @@ begin
     from accepted n
     union all
     select a.subscription_id, a.ordinal, a.refusal, null from asked a where a.refusal is not null;
+  if cardinality(v_lacking) > 0 then
+    perform fenceline.note_parts_left_out(array_agg(i.subscription_id), array_agg(i.part_id))
+    from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
+    join unnest(p_subscriptions, p_ordinals) as a (subscription_id, ordinal) on a.subscription_id = i.subscription_id
+    join fenceline.subscription s on s.subscription_id = i.subscription_id and s.accepted_ordinal = a.ordinal
+    where i.part_id = any (v_covered);
+  end if;
   if v_awaited is null then return; end if;
   v_awaited := array(
     select s.subscription_id from fenceline.subscription s join unnest(v_awaited, p_ordinals) as i (subscription_id, ordinal)

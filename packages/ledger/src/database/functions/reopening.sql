@@ -37,6 +37,22 @@ begin
   return 'more';
 end $$;
 
+-- Takes note of parts that a standing revocation of their reader keeps out of what is accepted or indexed, so that its lift reads
+-- them again. The caller holds the fences of the scopes and the rows of the subscriptions.
+--   p_subscriptions, p_parts  pairwise
+create or replace function fenceline.note_parts_left_out(p_subscriptions bigint[], p_parts bigint[]) returns void
+language sql volatile set enable_seqscan = off as $$
+  insert into fenceline.revocation_part (revocation_id, subscription_id)
+  select distinct c.revocation_id, i.subscription_id
+  from unnest(p_subscriptions, p_parts) i (subscription_id, part_id)
+  join fenceline.subscription s using (subscription_id)
+  join fenceline.policy_scope p using (scope_id)
+  join fenceline.resource part on part.resource_id = i.part_id
+  join fenceline.revocation_cover c on c.hash = any (part.deny_hashes) and c.subject_id = p.subject_id and c.as_reader
+  order by 1, 2
+  on conflict do nothing
+$$;
+
 -- Reopens, of these subscriptions, those that a lifted revocation closed. What another standing one covers stays closed and is
 -- that one's to reopen; what was to be reconciled still is (F10); what is not CLOSED yet is left to who settles it (U9).
 -- The caller holds the fences of their scopes (shared is enough) and their rows.
