@@ -2,12 +2,13 @@
  * A restored backup: recognised by its position, and begun anew so that nothing of the lost time line is taken for something of
  * the new one. The rules are in `functions/restore.sql`.
  */
+import { z } from "zod";
 import { restoreArguments } from "./arguments/restore.js";
 import type { Queryable } from "./database/database.js";
 import { parseEntryId } from "./entry-id.js";
 import { assert, FencelineError } from "./errors.js";
 import type { LedgerIdentity } from "./identity.js";
-import { checkedCalls } from "./input.js";
+import { checkedCalls, count, ordinal } from "./input.js";
 
 /** How far a ledger has come. */
 export interface LedgerPosition {
@@ -59,7 +60,8 @@ export interface RestoreLedger {
   /**
    * Begins a new incarnation if the evidence holds: sessions end, reads and claims are lost, every number and id jumps beyond
    * what the lost time line can have used, and everything is unverified until it is read again. One transaction, under
-   * the fence of every scope; it rewrites every subscription. Asked twice with the same evidence, it does it once.
+   * the fence of every scope; it rewrites every subscription. Asked twice with the same evidence, it does it once; a person's
+   * word counts each time.
    *
    * @throws {FencelineError} `position_invalid`, `witness_of_another_ledger`, `input_invalid`
    */
@@ -126,13 +128,18 @@ interface IncarnationRow {
   readonly reads_lost: number;
 }
 
-interface SeenPosition {
-  readonly mark: string;
-  readonly incarnation: number;
-  readonly number: number;
+/** Leaves room for what is beyond it: higher ones a ledger gives away in none of 4,000 years. */
+const number = ordinal.max(2 ** 52);
+
+const seenPositionSchema = z.object({
+  mark: z.string().regex(/^[0-9a-f]{12}$/),
+  incarnation: count.max(2 ** 31 - 2),
+  number,
   /** By name; `null` where none was drawn from it. */
-  readonly sequences: Readonly<Record<string, number | null>>;
-}
+  sequences: z.record(z.string(), number.nullable()),
+});
+
+type SeenPosition = z.infer<typeof seenPositionSchema>;
 
 const TOKEN = /^fenceline-position\.v1\.([A-Za-z0-9_-]+)$/;
 
@@ -149,19 +156,26 @@ function positionOf(seen: SeenPosition): LedgerPosition {
 
 /** What a position token says. @throws {FencelineError} `position_invalid` */
 function seenPosition(token: string): SeenPosition {
-  try {
-    const [, encoded] = TOKEN.exec(token.trim()) ?? [];
-    const seen = JSON.parse(Buffer.from(encoded ?? "", "base64url").toString()) as SeenPosition;
-    if (typeof seen.mark === "string" && Number.isSafeInteger(seen.number) && typeof seen.sequences === "object") {
-      return seen;
-    }
-  } catch {
-    // Said below.
-  }
+  const [, encoded = ""] = TOKEN.exec(token.trim()) ?? [];
+  const seen = seenPositionSchema.safeParse(parsedOrUndefined(Buffer.from(encoded, "base64url").toString()));
+  if (seen.success) return seen.data;
   throw new FencelineError(
     "position_invalid",
     `${JSON.stringify(token.slice(0, 60))} is no position of a ledger: it begins with "fenceline-position.v1.".`,
   );
+}
+
+function parsedOrUndefined(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The incarnation of the ledger that a position was seen in. @throws {FencelineError} `position_invalid` */
+export function incarnationSeen(token: string): number {
+  return seenPosition(token).incarnation;
 }
 
 /** Parameters of `begin_incarnation`; `undefined` for what cannot be evidence about this ledger. */

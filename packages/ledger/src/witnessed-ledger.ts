@@ -1,7 +1,7 @@
 /** The part of an open ledger that keeps its witness up to date, and begins anew where the witness proves a restore. */
 import type { Queryable } from "./database/database.js";
 import { FencelineError } from "./errors.js";
-import type { RestoreLedger } from "./restore.js";
+import { incarnationSeen, type RestoreLedger } from "./restore.js";
 import type { RevocationLedger, RevocationRole } from "./revocations.js";
 import { parseUriScope } from "./scope-text.js";
 import type { SessionLedger } from "./sessions.js";
@@ -98,7 +98,7 @@ export class WitnessKeeper {
     const unknown = new Set(await this.#areas.unknownRevocations(requestIds));
     let found = position === undefined ? undefined : await this.#areas.recognizeRestore({ position });
     const [lost] = unknown;
-    if (found?.outcome !== "restored" && lost !== undefined) {
+    if (found?.outcome !== "restored" && lost !== undefined && !(await this.#hasBegunSince(position))) {
       found = await this.#areas.recognizeRestore({ requestId: lost });
     }
     const answers = await this.#askAgain(revocations.filter(({ requestId }) => unknown.has(requestId)));
@@ -106,6 +106,12 @@ export class WitnessKeeper {
     if (found?.outcome !== "restored") return undefined;
     const { incarnation, subscriptions: unverified, readsLost } = found;
     return { incarnation, unverified, readsLost, ...answers };
+  }
+
+  /** Whether another process, which opened it at the same time, recognised the restore and has not asked for everything yet. */
+  async #hasBegunSince(position: string | undefined): Promise<boolean> {
+    const [newest] = await this.#areas.recognizedRestores();
+    return position !== undefined && newest !== undefined && newest.incarnation > incarnationSeen(position);
   }
 
   async #askAgain(revocations: readonly WitnessedRevocation[]) {

@@ -103,9 +103,13 @@ create or replace function fenceline.proves_restore(p_evidence text, p_seen json
 returns boolean language sql volatile as $$
   select case p_evidence
     when 'position' then fenceline.is_behind(p_seen)
-    -- An entry is written after its record committed (L2), and the sequence with it.
-    when 'entry' then p_entry > coalesce(pg_sequence_last_value('fenceline.entry_number'::regclass), 0)
+    -- An entry is written after its record committed (L2), and the sequence with it. Whoever may write to a store may make one
+    -- up: beyond the highest number that a ledger gives away there would be none left for the next entry.
+    when 'entry' then p_entry <= 4503599627370496
+      and p_entry > coalesce(pg_sequence_last_value('fenceline.entry_number'::regclass), 0)
+    -- Until it is asked for again it proves the same restore.
     when 'revocation' then not exists (select 1 from fenceline.revocation v where v.request_id = p_request)
+      and not exists (select 1 from fenceline.restore r where r.detail ->> 'request' = p_request)
     else p_evidence = 'operator' end
 $$;
 
