@@ -59,9 +59,9 @@ describe("the documents of --json, on a ledger that knows nothing", () => {
       workers: [],
     });
     expect(await documentOf(["query", "anything", "--as", "user:a"])).toEqual({ hits: [], truncated: false });
-    expect(await documentOf(["trace", BASIC], 1)).toEqual({ uri: BASIC, versions: [] });
+    expect(await documentOf(["trace", BASIC], 1)).toEqual({ uri: BASIC, versions: [], derivations: [] });
     const unknown = randomUUID();
-    expect(await documentOf(["trace", unknown], 1)).toEqual({ entry: unknown, versions: [] });
+    expect(await documentOf(["trace", unknown], 1)).toEqual({ entry: unknown, versions: [], derivations: [] });
     expect(await documentOf(["grant", "list"])).toEqual({ grants: [] });
     const verified = await documentOf(["verify"]);
     expect(verified.stores).toEqual([
@@ -143,7 +143,7 @@ describe("the documents of --json, on an ingested catalogue", () => {
         session: count,
         scan: count,
         server: "price-catalog 1.0.0",
-        entries: [{ index: "main", store: "embedded", id: text, state: "CURRENT" }],
+        entries: [{ index: "main", store: "embedded", id: text, kind: "chunk", state: "CURRENT" }],
       },
     ]);
     const { versions } = await documentOf(["trace", "CATALOG://plans/b%61sic"]);
@@ -265,12 +265,16 @@ describe("the documents of --json, on an ingested catalogue", () => {
       effectiveAt: instant,
       covered: { resources: 40, entries: 40 },
       nothingCovered: false,
-      stores: [{ store: "embedded", entries: 40, remaining: 0, absentAt: instant, claim: "absent" }],
+      stores: [{ store: "embedded", entries: 40, remaining: 0, absentAt: instant, claim: "absent", waits: [] }],
       exports: 0,
     });
     expect(await ask("user:alice,group:sales")).toEqual({ hits: [], truncated: false });
     const { versions } = await documentOf(["trace", BASIC]);
-    expect(versions[0]).toMatchObject({ digest: null, entries: [] });
+    expect(versions[0]).toMatchObject({ digest: null, entries: [{ state: "PURGED" }] });
+    const gone = await documentOf(["trace", versions[0].entries[0].id]);
+    expect(gone.derivations).toMatchObject([{ step: 0, state: "PURGED", purgedAt: instant, purgeReceipts: [count] }]);
+    const { stdout } = await runCli(["trace", versions[0].entries[0].id, "--config", file]);
+    expect(stdout).toMatch(/PURGED {2}\S+ {2}in main \(embedded\)\n.*purged .*, receipt \d+/);
     expect((await documentOf(["verify"])).ok).toBe(true);
     expect((await documentOf(["status"])).revocations).toEqual({ open: 0, complete: 3 });
   });

@@ -1,4 +1,4 @@
-import type { Ledger, RevocationRequest, RevocationRole, RevocationStatus } from "@fenceline/ledger";
+import type { Ledger, PurgeWait, RevocationRequest, RevocationRole, RevocationStatus } from "@fenceline/ledger";
 import { type Command, Option } from "commander";
 import {
   type CommandContext,
@@ -137,11 +137,27 @@ function describeRevocation(status: RevocationStatus): string[] {
       const outcome =
         store.remaining === 0
           ? `${store.claim}${store.absentAt === undefined ? "" : ` at ${store.absentAt.toISOString()}`}`
-          : `${store.remaining} left${store.failure === undefined ? "" : `: ${store.failure}`}`;
+          : `${store.remaining} left${store.failure === undefined ? "" : `: ${store.failure}`}${describeWaits(store.waits)}`;
       return `  ${store.store}: ${store.entries} entries, ${outcome}`;
     }),
     ...(status.exports > 0 ? [`  ${status.exports} exports it cannot reach`] : []),
   ];
+}
+
+/** What the entries that are left wait for (P5). */
+const waitingFor: Readonly<Record<PurgeWait["because"], string>> = {
+  writer: "a writer's lease runs",
+  claimed: "being removed",
+  failing: "tried again",
+  due: "nobody has taken them; if that lasts, no process that runs reaches the store",
+};
+
+function describeWaits(waits: readonly PurgeWait[]): string {
+  return waits
+    .map(
+      ({ because, entries, until }) => `; ${entries}: ${waitingFor[because]}${until ? `, ${until.toISOString()}` : ""}`,
+    )
+    .join("");
 }
 
 function describeCover(status: RevocationStatus): string {

@@ -1,4 +1,4 @@
-import type { Trace } from "@fenceline/ledger";
+import type { Trace, TracedEntry } from "@fenceline/ledger";
 import type { Command } from "commander";
 import { type CommonOptions, fencelineCommand, printAnswer, withContext } from "./command-context.js";
 import { parseText } from "./option-values.js";
@@ -15,15 +15,19 @@ export function traceCommand(): Command {
       withContext(options, async ({ ledger, json }) => {
         const trace = await ledger.trace(entryId.test(of) ? { entry: of } : { uri: of });
         printAnswer(json, trace, () => describeTrace(trace));
-        if (trace.versions.length === 0) process.exitCode = 1;
+        if (isEmpty(trace)) process.exitCode = 1;
       }),
     );
 }
 
+function isEmpty({ versions, derivations }: Trace): boolean {
+  return versions.length === 0 && derivations.length === 0;
+}
+
 /** A trace as lines. */
 function describeTrace(trace: Trace): string[] {
-  if (trace.versions.length === 0) return ["nothing is recorded of it, or no longer: what was purged keeps no ids"];
-  return trace.versions.flatMap((version) => [
+  if (isEmpty(trace)) return ["nothing is recorded of it, or no longer"];
+  const versions = trace.versions.flatMap((version) => [
     `${version.uri}  version ${version.lineageId}`,
     `  accepted ${version.acceptedAt.toISOString()} from ${version.source} as ${version.reader}` +
       `${version.server === undefined ? "" : `, server ${version.server}`}`,
@@ -31,4 +35,16 @@ function describeTrace(trace: Trace): string[] {
     `  digest ${version.digest ?? "(purged)"}`,
     ...version.entries.map((entry) => `  ${entry.state}  ${entry.id}  in ${entry.index} (${entry.store})`),
   ]);
+  return [...versions, ...trace.derivations.flatMap(describeDerivation)];
+}
+
+/** The entry itself only where it says more than the versions do: that it was purged. */
+function describeDerivation({ step, kind, state, id, index, store, purgedAt, purgeReceipts }: TracedEntry): string[] {
+  const purged =
+    purgedAt && `purged ${purgedAt.toISOString()}${purgeReceipts.map((each) => `, receipt ${each}`).join("")}`;
+  if (step === 0) return purged === undefined ? [] : [`  ${purged}`];
+  return [
+    `${step < 0 ? "made from" : "used in"} ${kind}  ${state}  ${id}  in ${index} (${store})`,
+    ...(purged === undefined ? [] : [`  ${purged}`]),
+  ];
 }
