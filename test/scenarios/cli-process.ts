@@ -55,7 +55,7 @@ export class CliProcess {
   }
 
   /** Resolves when standard error has said this, and rejects with everything it said when the process ends before. */
-  async says(text: string, timeoutMs = 30_000): Promise<void> {
+  async says(text: string, timeoutMs = 55_000): Promise<void> {
     const deadline = performance.now() + timeoutMs;
     while (!this.log.includes(text)) {
       if (this.#child.exitCode !== null || performance.now() > deadline) {

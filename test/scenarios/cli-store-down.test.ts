@@ -54,4 +54,4 @@ it("revoke --wait beside a store that is down hides, says what is left and why, 
     document: { state: "COMPLETE", stores: [{ store, remaining: 0, claim: "absent", absentAt: expect.any(String) }] },
   });
   expect(await run("verify")).toMatchObject({ code: 0, document: { ok: true } });
-}, 90_000);
+}, 240_000);

@@ -11,4 +11,4 @@ it("L1, P1, P3: a reader that is no MCP client records reads, entries and a summ
   expect(stdout).toContain("✓ the store holds none of it any more, and receipts say so");
   expect(stdout).toContain("Everything as expected.");
   expect(status).toBe(0);
-});
+}, 120_000);

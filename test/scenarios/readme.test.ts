@@ -27,5 +27,5 @@ describe("the README's API example", () => {
     const { before, after } = JSON.parse(stdout) as { before: string[]; after: number };
     expect(before).toContain("catalog://plans/basic");
     expect(after).toBe(0);
-  });
+  }, 120_000);
 });
