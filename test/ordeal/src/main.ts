@@ -114,6 +114,14 @@ function progressOf(events: number): (done: number) => void {
   };
 }
 
+/** What was never tried proves nothing, and fails the run; it is not what a violation is. */
+function verdictOf({ ok, missing, gates, invariants, events }: OrdealReport): string {
+  if (ok) return "Held.";
+  const violated = gates.some(({ violations }) => violations > 0) || invariants.some(({ broken }) => broken > 0);
+  if (violated || missing.length === 0) return "Missed.";
+  return `Nothing was violated, but ${events} events did not try everything: ask for more with --events.`;
+}
+
 function describe(report: OrdealReport): string {
   const { ordeal, events, connections, seconds, seed, tried, missing, gates, invariants } = report;
   const broken = invariants.filter((invariant) => invariant.broken > 0);
@@ -139,6 +147,6 @@ function describe(report: OrdealReport): string {
     `  ${"invariants of the ledger".padEnd(44)} ${broken.length} of ${invariants.length} broken`,
     ...broken.map(({ name, broken: times, checked }) => `    ${name}: ${times} of ${checked}`),
     ...missing.map((each) => `  missing: ${each}`),
-    report.ok ? "Held." : "Missed.",
+    verdictOf(report),
   ].join("\n");
 }
