@@ -54,7 +54,7 @@ export async function runAttached(command, args, options) {
 }
 
 /**
- * Runs a command and collects what it prints, both streams in one.
+ * Runs a command and collects what it prints: standard output alone, and both streams in one, as they came.
  *
  * @param {string} command
  * @param {string[]} args
@@ -63,9 +63,11 @@ export async function runAttached(command, args, options) {
 export async function runCaptured(command, args, options) {
   const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
   let output = "";
+  let stdout = "";
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (output += text));
+  child.stdout.on("data", (text) => (stdout += text));
   const code = await exitCode(child, (name) => child.kill(name));
-  return { code, output: output.trim() };
+  return { code, output: output.trim(), stdout: stdout.trim() };
 }
 
 /**

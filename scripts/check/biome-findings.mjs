@@ -22,8 +22,9 @@ const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
  */
 export async function biomeFindings(folder, command) {
   const args = [biome, command, "--colors=off", "--reporter=json", "--max-diagnostics=none", "."];
-  const { output } = await runCaptured(process.execPath, args, { cwd: folder });
-  const report = output.split("\n").find((line) => line.startsWith('{"summary"'));
+  const { output, stdout } = await runCaptured(process.execPath, args, { cwd: folder });
+  // Of both streams in one, the report may begin in the middle of a line on standard error.
+  const report = stdout.split("\n").find((line) => line.startsWith('{"summary"'));
   if (!report) throw new Error(`biome ${command} gave no report:\n${output}`);
   return JSON.parse(report).diagnostics.map((/** @type {any} */ { severity, category, message, location }) => ({
     severity,
