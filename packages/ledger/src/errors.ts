@@ -31,7 +31,7 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `input_invalid` | an argument of a call does not fit; nothing was written | correct the field that `field` and the message name |
  * | `record_invalid` | a record does not fit its schema | see the named fields |
  * | `record_unknown` | a record has a name or version that this Fenceline does not know | read it with the version that wrote it, or a newer one |
- * | `cursor_unknown` | a feed's cursor is none, or of the ledger before a backup of it was restored | begin again without one; what comes twice has the same position |
+ * | `cursor_unknown` | a feed's cursor is none, or of the ledger before a backup of it was restored or it was moved to another cluster | begin again without one; what comes twice has the same position |
  * | `uri_invalid` | a URI scope is empty or does not end at a segment bound | correct the scope |
  * | `source_unknown` | no source of that name was registered | register it, or correct the name |
  * | `store_unknown` | an index names a store that was not registered | register the store first |

@@ -1,7 +1,6 @@
 import { recordArguments } from "./arguments/records.js";
 import type { Queryable } from "./database/database.js";
-import { FencelineError } from "./errors.js";
-import { call } from "./fenced-call.js";
+import { assert, FencelineError } from "./errors.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
 import { checkedCalls, shortened } from "./input.js";
 import {
@@ -117,8 +116,10 @@ export function recordLedger(database: Queryable, identity: LedgerIdentity): Rec
     },
 
     async receipts({ after, limit, kinds }) {
-      const incarnation = await call<number>(database, "(select incarnation from fenceline.identity)", []);
-      const from = after === undefined ? BEGINNING : parseCursor(after, incarnation);
+      const position = await one<FeedPosition>("feed_position()", []);
+      assert(position !== undefined, "feed_position answers with one row.");
+      const { incarnation } = position;
+      const from = after === undefined ? BEGINNING : parseCursor(after, position);
       const rows = await database.query<ReceiptRow & FeedPlace>(
         "select * from fenceline.receipt_page($1, $2, $3, $4, $5)",
         [receiptKinds(kinds), from.restored, from.xid, from.receipt_id, limit],
@@ -158,18 +159,26 @@ interface FeedPlace {
   readonly receipt_id: number;
 }
 
+interface FeedPosition {
+  readonly incarnation: number;
+  /** The first transaction that the cluster has not reached. */
+  readonly next_xid: string;
+}
+
 const BEGINNING: FeedPlace = { restored: true, xid: "0", receipt_id: 0 };
 
 function formatCursor({ restored, xid, receipt_id }: FeedPlace, incarnation: number): string {
   return `${incarnation}.${restored ? "r" : "t"}${xid}.${receipt_id}`;
 }
 
-function parseCursor(cursor: string, incarnation: number): FeedPlace {
+/** A cursor of a transaction that was not reached comes from another cluster, whose numbers say nothing here. */
+function parseCursor(cursor: string, { incarnation, next_xid }: FeedPosition): FeedPlace {
   const [, of, kind, xid, receiptId] = /^(\d{1,10})\.([rt])(\d{1,19})\.(\d{1,16})$/.exec(cursor) ?? [];
-  if (xid === undefined || receiptId === undefined || Number(of) !== incarnation) {
+  const isForeign = kind === "t" && xid !== undefined && BigInt(xid) >= BigInt(next_xid);
+  if (xid === undefined || receiptId === undefined || Number(of) !== incarnation || isForeign) {
     throw new FencelineError(
       "cursor_unknown",
-      `${shortened(cursor)} is no cursor of this ledger since it was last restored: begin again without one.`,
+      `${shortened(cursor)} is no cursor of this ledger since it was last restored or moved: begin again without one.`,
     );
   }
   return { restored: kind === "r", xid, receipt_id: Number(receiptId) };

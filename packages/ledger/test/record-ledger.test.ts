@@ -306,6 +306,11 @@ describeWholeLedger("the feed of receipts", (ledger) => {
     }
   });
 
+  test("refuses a cursor of a cluster that was further on, and would skip what is written here until this one is there", async () => {
+    const after = "1.t9000000000000.1";
+    await expect(ledger.receipts({ limit: 1, after })).rejects.toMatchObject({ code: "cursor_unknown" });
+  });
+
   test("begins with what a restore brought from a cluster that was further on, and then goes on with its own", async () => {
     const { session, source } = await activeSource(ledger, [URI]);
     await readNow(ledger, session, [URI], () => "1");

@@ -166,6 +166,11 @@ create or replace function fenceline.entry_record(p_entry bigint) returns table 
   where e.entry_number = p_entry
 $$;
 
+-- What tells whether a cursor of the feed is one of here.
+create or replace function fenceline.feed_position() returns table (incarnation int, next_xid text) language sql volatile as $$
+  select i.incarnation, pg_snapshot_xmax(pg_current_snapshot())::text from fenceline.identity i
+$$;
+
 -- A page of the feed of receipts, which skips none: ids are given before transactions commit, so the feed goes by transaction,
 -- and no further than the oldest one still open. What a restore brought from another cluster bears transactions that this one
 -- has not reached; it comes first.
