@@ -18,12 +18,12 @@ export class IssuedReads {
     this.#wanted = [...uris];
   }
 
-  /** Issues a read for each resource that has none in flight. */
-  async stockUp(): Promise<void> {
+  /** Issues a read for each resource that has none in flight, so many at a time. */
+  async stockUp(batch = BATCH): Promise<void> {
     const wanted = this.#wanted;
     this.#wanted = [];
-    for (let start = 0; start < wanted.length; start += BATCH) {
-      const uris = wanted.slice(start, start + BATCH);
+    for (let start = 0; start < wanted.length; start += batch) {
+      const uris = wanted.slice(start, start + batch);
       const request = { uris, reason: "demand" as const, leaseMs: READ_LEASE_MS };
       const reads = await this.#ledger.issueReads(this.#session, request);
       assert(reads.length === uris.length, "Every resource of the stock may be read.");

@@ -2,7 +2,7 @@ import type { Suite } from "../measure.js";
 import { acceptCoalesced, acceptOne } from "./accept-one.js";
 import { batches } from "./batches.js";
 import { type LedgerBench, missing, withLedgerBench } from "./ledger-bench.js";
-import { marking } from "./marking.js";
+import { closing, marking } from "./marking.js";
 import { purgePages } from "./purge-pages.js";
 import { registered } from "./registered.js";
 import { revocationLatency } from "./revocation-latency.js";
@@ -22,6 +22,7 @@ export const ledgerSuite: Suite<LedgerBench> = {
     ...visibility,
     bytesPerVersion,
     marking,
+    closing,
     purgePages,
     revocationLatency,
   ],
