@@ -74,13 +74,14 @@ declare
   v_limit int := p_limit;
   v_now timestamptz;
   v_suspended_at timestamptz;
+  v_epoch bigint;
   v_due bigint[];
   v_early bigint[];
 begin
   -- Before the fence: past what a revocation covers and has not closed yet it takes its time, and the next revocation would wait
   -- for it (P2). issue_ordinals decides again on what is found.
   v_now := fenceline.now();
-  select c.suspended_at into v_suspended_at from fenceline.policy_scope c where c.scope_id = p_scope;
+  select c.suspended_at, c.policy_epoch into v_suspended_at, v_epoch from fenceline.policy_scope c where c.scope_id = p_scope;
   if v_suspended_at > v_now - fenceline.milliseconds(p_suspended_retry_ms) then return; end if;
   if v_suspended_at is not null then v_limit := 1; end if;
   select d.due, d.early into v_due, v_early from fenceline.due_subscriptions(p_scope, v_now, v_limit) d;
@@ -96,7 +97,7 @@ begin
   where s.subscription_id = any (v_due || v_early) order by s.subscription_id for no key update;
   perform fenceline.put_off(v_early);
   if cardinality(v_due) > 0 then
-    return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_due, null, p_lease_ms, fenceline.now());
+    return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_due, null, p_lease_ms, fenceline.now(), v_epoch);
   end if;
   if cardinality(v_early) > 0 and cardinality(v_due) < v_limit then
     return query select null::bigint, null::bigint, null::uuid, null::text, null::bigint, null::text;
@@ -117,13 +118,16 @@ begin
     select s.subscription_id
     from fenceline.resource r join fenceline.subscription s on s.resource_id = r.resource_id and s.scope_id = p_scope
     where r.source_id = p_source and r.key_digest = any (p_key_digests));
-  return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_ids, p_reason, p_lease_ms, fenceline.now());
+  return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_ids, p_reason, p_lease_ms, fenceline.now(), null);
 end $$;
 
 -- The one place that raises issued_ordinal. Under the fence and the session check of its callers.
 --   p_reason  null: only what is due, with the reason that follows from its state
+--   p_uncovered_at  policy epoch since which the caller found that nothing covers these; while it is the scope's, no revocation
+--                   came since (F2), and they are not asked about again. null: unknown
 create or replace function fenceline.issue_ordinals(
-  p_scope int, p_generation bigint, p_subscriptions bigint[], p_reason text, p_lease_ms bigint, p_now timestamptz
+  p_scope int, p_generation bigint, p_subscriptions bigint[], p_reason text, p_lease_ms bigint, p_now timestamptz,
+  p_uncovered_at bigint
 ) returns table (subscription_id bigint, ordinal bigint, request_id uuid, uri text, generation bigint, reason text)
 language plpgsql volatile as $$
 #variable_conflict use_column
@@ -149,7 +153,7 @@ begin
           select 1 from fenceline.read r
           where r.subscription_id = s.subscription_id and r.ordinal = s.issued_ordinal
             and r.session_generation = c.session_generation))
-        and not (c.standing_revocations > 0 and exists (
+        and not (c.standing_revocations > 0 and c.policy_epoch is distinct from p_uncovered_at and exists (
           select 1 from fenceline.resource q join fenceline.revocation_cover v on v.hash = any (q.deny_hashes)
           where q.resource_id = s.resource_id and v.subject_id = c.subject_id and v.as_reader))
         and (p_reason is not null or s.due_at <= p_now)),
@@ -223,8 +227,8 @@ end $$;
 
 -- The one place that accepts (F3). Each answer is decided on after its subscription was locked under the fence, and either has
 -- all its effects or leaves one receipt. A holder that slept through its lease is refused as stale, though nobody took over yet:
--- what it saw since may be missing from the ledger. One answer per subscription in a call. A part that a standing revocation covers is dropped before it is kept, and clears the digest, so that the next read
--- brings it back after a lift (F5, F6).
+-- what it saw since may be missing from the ledger. One answer per subscription in a call. A part that a standing revocation
+-- covers is dropped before it is kept, and clears the digest, so that the next read brings it back after a lift (F5, F6).
 --   p_subscriptions … p_bytes   parallel, one per answer
 --   p_part_*                    parallel, one per part; p_part_subscriptions says whose
 --   p_polled_ms, p_pushed_ms, p_jitter  when a current version is read again
@@ -263,8 +267,18 @@ begin
     where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update) l;
   select * into v_scope from fenceline.policy_scope c where c.scope_id = p_scope;
   if v_scope.standing_revocations > 0 then
-    v_covered := fenceline.covered_resources(v_scope.subject_id, v_parts || array(
-      select s.resource_id from fenceline.subscription s where s.subscription_id = any (p_subscriptions)));
+    -- What was read since the last revocation was issued as uncovered (F2); the parts of others were not asked about.
+    v_covered := fenceline.covered_resources(v_scope.subject_id, array(
+      select s.resource_id
+      from unnest(p_subscriptions, p_ordinals) as i (subscription_id, ordinal)
+      join fenceline.subscription s on s.subscription_id = i.subscription_id
+      left join fenceline.read r on r.subscription_id = i.subscription_id and r.ordinal = i.ordinal
+      where r.policy_epoch is distinct from v_scope.policy_epoch
+      union all
+      select i.part_id
+      from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
+      join fenceline.subscription s on s.subscription_id = i.subscription_id
+      where i.part_id <> s.resource_id));
     v_lacking := array(
       select i.subscription_id from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
       where i.part_id = any (v_covered));
