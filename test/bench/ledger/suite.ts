@@ -4,7 +4,7 @@ import { batches } from "./batches.js";
 import { type LedgerBench, missing, withLedgerBench } from "./ledger-bench.js";
 import { closing, marking } from "./marking.js";
 import { purgePages } from "./purge-pages.js";
-import { registered } from "./registered.js";
+import { bytesPerEntry, registered } from "./registered.js";
 import { revocationLatency } from "./revocation-latency.js";
 import { bytesPerVersion } from "./sizes.js";
 import { visibility } from "./visibility.js";
@@ -21,6 +21,7 @@ export const ledgerSuite: Suite<LedgerBench> = {
     registered,
     ...visibility,
     bytesPerVersion,
+    bytesPerEntry,
     marking,
     closing,
     purgePages,
