@@ -1,7 +1,7 @@
 -- The scope fence (P2): an advisory transaction lock on a policy scope. Shared for discover, issue, accept, confirm and grant;
 -- exclusive for revoke, lift, takeover and stream break. Whoever takes it decides in the *next* statement, which
 -- sees everything that committed before. Order of all locks: subject → scopes by id → revocation → session → resource →
--- subscription by id → entry group by id → edge → outbox.
+-- subscription by id → entry group by id → edge → version by id and ordinal → outbox.
 --
 -- The first key carries the schema's name: ledgers in one database have fences of their own.
 

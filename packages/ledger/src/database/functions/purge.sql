@@ -115,9 +115,13 @@ begin
   perform fenceline.write_purge_receipts(v_gone, p_claim, p_reappeared, v_now, p_digest_key);
   -- P8: the plain digest of an older version goes with the content; the newest one's is what the next read is compared with.
   update fenceline.resource_version v set digest = null
-  from fenceline.group_root r join fenceline.subscription s using (subscription_id)
-  where r.group_id = any (v_gone) and v.subscription_id = r.subscription_id and v.ordinal = r.ordinal
-    and v.digest is not null and r.state <> 'PENDING' and v.ordinal < s.version_ordinal;
+  from (
+    select h.subscription_id, h.ordinal
+    from fenceline.group_root r join fenceline.subscription s using (subscription_id)
+    join fenceline.resource_version h on h.subscription_id = r.subscription_id and h.ordinal = r.ordinal
+    where r.group_id = any (v_gone) and h.digest is not null and r.state <> 'PENDING' and h.ordinal < s.version_ordinal
+    order by h.subscription_id, h.ordinal for no key update of h) held
+  where v.subscription_id = held.subscription_id and v.ordinal = held.ordinal;
   perform fenceline.remember_purged_entries(v_gone);
   delete from fenceline.entry e using fenceline.entry_group g
   where e.group_id = g.group_id and g.group_id = any (v_gone) and fenceline.is_write_over(g);
@@ -132,6 +136,16 @@ begin
   perform fenceline.complete_revocation(r) from unnest(v_revocations) r;
   return true;
 end $$;
+
+-- Takes the plain digests of every version of these subscriptions, in order (P8).
+create or replace function fenceline.forget_digests(p_subscriptions bigint[]) returns void language sql volatile as $$
+  update fenceline.resource_version v set digest = null
+  from (
+    select h.subscription_id, h.ordinal from fenceline.resource_version h
+    where h.subscription_id = any (p_subscriptions) and h.digest is not null
+    order by h.subscription_id, h.ordinal for no key update) held
+  where v.subscription_id = held.subscription_id and v.ordinal = held.ordinal
+$$;
 
 -- Whether no write of a group's entries can be under way any more.
 create or replace function fenceline.is_write_over(g fenceline.entry_group) returns boolean

@@ -175,8 +175,6 @@ begin
   perform fenceline.close_subscriptions(v, v_whole);
   update fenceline.subscription set digest = null
   where subscription_id = any (v_whole || v_partly) and digest is not null;
-  update fenceline.resource_version set digest = null
-  where subscription_id = any (v_whole || v_partly) and digest is not null;
   with taken as (
     delete from fenceline.body
     where subscription_id = any (v_whole) or subscription_id = any (v_partly) and part_id = any (p_resources)
@@ -189,6 +187,8 @@ begin
   on conflict do nothing;
 
   perform fenceline.mark_edges(v.revocation_id, v_whole, v_partly, p_resources);
+  -- After the groups, as the purge does; before them each waited for the other.
+  perform fenceline.forget_digests(v_whole || v_partly);
   update fenceline.outbox set pending = false, claim_token = null, claim_until = null
   where subscription_id = any (v_whole) and pending;
 end $$;

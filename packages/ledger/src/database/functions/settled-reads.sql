@@ -123,7 +123,7 @@ begin
   set pending = false, ordinal = greatest(o.ordinal, s.accepted_ordinal), confirmed_ordinal = greatest(o.confirmed_ordinal, s.accepted_ordinal)
   from fenceline.subscription s where s.subscription_id = any (p_subscriptions) and o.subscription_id = s.subscription_id;
   delete from fenceline.body where subscription_id = any (p_subscriptions);
-  update fenceline.resource_version set digest = null where subscription_id = any (p_subscriptions) and digest is not null;
+  perform fenceline.forget_digests(p_subscriptions);
   with gone as (
     update fenceline.subscription
     set hidden_because = 'tombstoned', version_ordinal = null, digest = null, due_at = null
