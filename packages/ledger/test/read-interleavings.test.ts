@@ -68,6 +68,20 @@ describeLedgerOnPostgres("interleavings of reads on real connections", (ledger) 
     expect(await ledger.sql("select 1 from fenceline.outbox where subscription_id = $1", [id])).toEqual([]);
   });
 
+  test("a claim that found what is due and then waits for a revocation issues nothing that it covers (P2)", async () => {
+    const session = await openSession(ledger);
+    const other = "catalog://prices/basic";
+    await activate(ledger, session, [URI, other]);
+    const [, reads] = await secondWaitsForFirst(
+      async (connection) => {
+        await connection.query("select fenceline.fence_exclusive($1)", [session.scopeId]);
+        await insertRevocation((text, values) => connection.query(text, values), session, { uri: URI });
+      },
+      () => ledger.issueDueReads(session, { limit: 10, leaseMs: READ_LEASE_MS }),
+    );
+    expect(reads.map(({ uri }) => uri)).toEqual([other]);
+  });
+
   test("a revocation waits for the acceptance that came first, which stands before it (P2)", async () => {
     const { session, id, read } = await oneRead();
     const [outcome, seen] = await secondWaitsForFirst(
