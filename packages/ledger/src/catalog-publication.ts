@@ -12,6 +12,11 @@ export interface RemovalFloor {
   readonly share: number;
 }
 
+/** The floor where a caller names none. */
+export function floorOf({ removalFloorCount: count, removalFloorShare: share }: ReadTiming): RemovalFloor {
+  return { count, share };
+}
+
 interface PublishedCatalog {
   readonly outcome: "published";
   readonly resources: number;

@@ -1,16 +1,14 @@
 import { completenessArguments } from "./arguments/completeness.js";
-import { provenSnapshot, type RemovalFloor } from "./catalog-publication.js";
+import { floorOf, provenSnapshot, type RemovalFloor } from "./catalog-publication.js";
 import type { Queryable } from "./database/database.js";
 import { assert, FencelineError } from "./errors.js";
 import { call } from "./fenced-call.js";
 import { checkedCalls } from "./input.js";
 import { type ProvenSnapshot, proofOf, type SnapshotProof } from "./proven-snapshot.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
-import { hashPrefix } from "./resource-rows.js";
+import { requestIdReused, revocationParameters } from "./revocation-parameters.js";
 import type { RevocationRole } from "./revocations.js";
-import { formatUriScope } from "./scope-text.js";
 import type { Session } from "./sessions.js";
-import { denialRanges, denialTexts } from "./uri-scope.js";
 
 /** How a task on a proven snapshot ended. `held`: the floor holds it back, and nothing was done (S8). */
 export type CompletenessResult<Done> =
@@ -200,43 +198,20 @@ function enumeratedRevocation(
 ) {
   const { requestId, reason, requestedBy = "unknown", subject = session.reader } = request;
   const role = request.role ?? (subject === session.reader ? "reader" : "audience");
-  return ({ resource_id, uri, key_digest }: AbsentResource): unknown[] => {
-    const { key, match } = denialRanges({ uri });
-    return [
-      resource_id,
-      `${requestId}/${key_digest.toString("hex")}`,
-      subject,
-      role,
-      formatUriScope({ uri }),
-      reason,
-      requestedBy,
-      key.from,
-      key.to,
-      match.from,
-      match.to,
-      denialTexts({ uri }).map((text) => hashPrefix(session.sourceId, text).toString()),
-    ];
-  };
+  return ({ resource_id, uri, key_digest }: AbsentResource): unknown[] => [
+    resource_id,
+    `${requestId}/${key_digest.toString("hex")}`,
+    ...revocationParameters({ subject, role, scope: { uri }, reason, requestedBy })(session.sourceId),
+  ];
 }
 
 function proofParameters({ scopeId, generation, scanId, setDigest, mark }: SnapshotProof): unknown[] {
   return [scopeId, generation, scanId, setDigest, mark];
 }
 
-function floorOf({ removalFloorCount: count, removalFloorShare: share }: ReadTiming): RemovalFloor {
-  return { count, share };
-}
-
 function notProven(because: string): FencelineError {
   return new FencelineError(
     "snapshot_not_proven",
     `This snapshot is not proven now: ${because}. Scan again, publish, and use the snapshot that comes of it (S6).`,
-  );
-}
-
-function requestIdReused(requestId: string): FencelineError {
-  return new FencelineError(
-    "request_id_reused",
-    `The request ${JSON.stringify(requestId)} was made before with other contents: use a new id for a new request.`,
   );
 }

@@ -6,13 +6,11 @@ import { call, fenceOf } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
 import { checkedCalls } from "./input.js";
 import type { PurgeReceipt } from "./records/purge-receipt.js";
-import { EVERY_SOURCE, hashPrefix } from "./resource-rows.js";
 import type { UriScope } from "./resource-uri.js";
+import { requestIdReused, revocationParameters } from "./revocation-parameters.js";
 import { revocationStatuses } from "./revocation-status.js";
-import { formatUriScope } from "./scope-text.js";
 import type { Session } from "./sessions.js";
 import { sourceIdOf } from "./subjects.js";
-import { denialRanges, denialTexts } from "./uri-scope.js";
 
 export type RevocationRole = "reader" | "audience" | "both";
 export type RevocationState = "EFFECTIVE" | "COMPLETE" | "COMPLETE_EXCEPT_EXPORTS" | "LIFTED";
@@ -300,38 +298,17 @@ interface ReceiptRow {
 async function insertRevocation(database: Queryable, request: RevocationRequest) {
   const { source, subject, role = "both", scope = { everything: true }, reason, requestedBy = "unknown" } = request;
   const { requestId = randomUUID() } = request;
-  const { key, match } = denialRanges(scope);
+  const parametersIn = revocationParameters({ subject, role, scope, reason, requestedBy });
   const sourceId = source === undefined ? null : await sourceIdOf(database, source);
-  const hashes = denialTexts(scope).map((text) => hashPrefix(sourceId ?? EVERY_SOURCE, text).toString());
   const [row] = await database
     .query<{ outcome: "revoked" | "known" | "request_id_reused"; id: number }>(
       "select * from fenceline.revoke($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-      [
-        requestId,
-        sourceId,
-        subject,
-        role,
-        formatUriScope(scope),
-        reason,
-        requestedBy,
-        key.from,
-        key.to,
-        match.from,
-        match.to,
-        hashes,
-      ],
+      [requestId, sourceId, ...parametersIn(sourceId)],
     )
     .catch((error: unknown) => {
       throw isUniqueViolation(error) ? requestIdReused(requestId) : error;
     });
   return { outcome: row?.outcome, id: row?.id as number, requestId };
-}
-
-function requestIdReused(requestId: string): FencelineError {
-  return new FencelineError(
-    "request_id_reused",
-    `The request ${JSON.stringify(requestId)} was made before with other contents: use a new id for a new request.`,
-  );
 }
 
 function isUniqueViolation(error: unknown): boolean {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { scanArguments } from "./arguments/scans.js";
 import {
+  floorOf,
   type PublishResult,
   publishCatalog,
   publishUnsettled,
@@ -234,10 +235,8 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
       ]);
     },
 
-    publishCatalog(session, { first, second, floor, reviewMs = timing.catalogReviewMs }) {
-      const { removalFloorCount: count, removalFloorShare: share } = timing;
-      return publishCatalog(database, session, { first, second }, { floor: floor ?? { count, share }, reviewMs });
-    },
+    publishCatalog: (session, { first, second, floor = floorOf(timing), reviewMs = timing.catalogReviewMs }) =>
+      publishCatalog(database, session, { first, second }, { floor, reviewMs }),
 
     publishUnsettled: (session, scans) => publishUnsettled(database, session, scans, timing),
 
