@@ -6,7 +6,7 @@
 -- by it; receipts of a revocation that stands, and of restores; the newest receipt of all, the ledger's position.
 --
 -- Each function takes p_before, the age, and p_limit, how many rows to look at, and where to go on. Result: how many were deleted,
--- and the place to go on after; null: there are no more.
+-- and the place to go on after, the last row of a full page; null: there are no more.
 
 -- Receipts, in the order of their ids from where an earlier run ended (identity.receipts_pruned_to).
 create or replace function fenceline.prune_receipts(p_before timestamptz, p_limit int, out deleted bigint, out place text)
@@ -77,24 +77,25 @@ create or replace function fenceline.prune_reads(
 )
 language plpgsql volatile as $$
 declare
-  v_page record;
+  v_subscriptions bigint[];
+  v_ordinals bigint[];
 begin
-  select array_agg(c.subscription_id) as subscriptions, array_agg(c.ordinal) as ordinals,
-         (array_agg(c.subscription_id || '.' || c.ordinal order by c.subscription_id desc, c.ordinal desc))[1] as last
-  into v_page
+  select array_agg(c.subscription_id order by c.subscription_id, c.ordinal),
+         array_agg(c.ordinal order by c.subscription_id, c.ordinal)
+  into v_subscriptions, v_ordinals
   from (
     select r.subscription_id, r.ordinal from fenceline.read r
     where (r.subscription_id, r.ordinal) > (p_subscription, p_ordinal)
     order by r.subscription_id, r.ordinal limit p_limit) c;
   delete from fenceline.read r
-  using unnest(v_page.subscriptions, v_page.ordinals) c (subscription_id, ordinal), fenceline.subscription s
+  using unnest(v_subscriptions, v_ordinals) c (subscription_id, ordinal), fenceline.subscription s
   where r.subscription_id = c.subscription_id and r.ordinal = c.ordinal and s.subscription_id = r.subscription_id
     and r.issued_at < p_before
     and (r.ordinal < s.accepted_ordinal or r.settled_as is not null and r.ordinal < s.issued_ordinal)
     and not exists (
       select 1 from fenceline.resource_version v where v.subscription_id = r.subscription_id and v.ordinal = r.ordinal);
   get diagnostics deleted = row_count;
-  place := case when cardinality(v_page.subscriptions) = p_limit then v_page.last end;
+  place := v_subscriptions[p_limit] || '.' || v_ordinals[p_limit];
 end $$;
 
 -- Versions that were superseded before, and that nothing was made of which is still known; their reads with them. That the newer
@@ -104,18 +105,19 @@ create or replace function fenceline.prune_versions(
 )
 language plpgsql volatile as $$
 declare
-  v_page record;
+  v_subscriptions bigint[];
+  v_ordinals bigint[];
 begin
-  select array_agg(c.subscription_id) as subscriptions, array_agg(c.ordinal) as ordinals,
-         (array_agg(c.subscription_id || '.' || c.ordinal order by c.subscription_id desc, c.ordinal desc))[1] as last
-  into v_page
+  select array_agg(c.subscription_id order by c.subscription_id, c.ordinal),
+         array_agg(c.ordinal order by c.subscription_id, c.ordinal)
+  into v_subscriptions, v_ordinals
   from (
     select v.subscription_id, v.ordinal from fenceline.resource_version v
     where (v.subscription_id, v.ordinal) > (p_subscription, p_ordinal)
     order by v.subscription_id, v.ordinal limit p_limit) c;
   with gone as (
     delete from fenceline.resource_version v
-    using unnest(v_page.subscriptions, v_page.ordinals) c (subscription_id, ordinal), fenceline.subscription s
+    using unnest(v_subscriptions, v_ordinals) c (subscription_id, ordinal), fenceline.subscription s
     where v.subscription_id = c.subscription_id and v.ordinal = c.ordinal and s.subscription_id = v.subscription_id
       and v.ordinal is distinct from s.version_ordinal and v.accepted_at < p_before
       and exists (
@@ -135,7 +137,7 @@ begin
   reads as (
     delete from fenceline.read r using gone g where r.subscription_id = g.subscription_id and r.ordinal = g.ordinal)
   select count(*) into deleted from gone;
-  place := case when cardinality(v_page.subscriptions) = p_limit then v_page.last end;
+  place := v_subscriptions[p_limit] || '.' || v_ordinals[p_limit];
 end $$;
 
 -- Groups that are purged for good, and that no revocation reports, no export holds and nothing still recorded is derived from:
@@ -192,7 +194,7 @@ begin
   delete from fenceline.scan_page where scan_id = any (v_scans);
   delete from fenceline.scan where scan_id = any (v_scans);
   deleted := cardinality(v_scans);
-  place := case when deleted = p_limit then v_scans[p_limit]::text end;
+  place := v_scans[p_limit]::text;
 end $$;
 
 -- Sessions that ended and whose reads are gone, with what they negotiated.
@@ -214,7 +216,7 @@ begin
   delete from fenceline.capability_receipt where session_id = any (v_sessions);
   delete from fenceline.session where session_id = any (v_sessions);
   deleted := cardinality(v_sessions);
-  place := case when deleted = p_limit then v_sessions[p_limit]::text end;
+  place := v_sessions[p_limit]::text;
 end $$;
 
 -- Receipts of purges that no revocation asked for.
