@@ -108,12 +108,10 @@ export async function openLedger(address: string | pg.Pool, options: OpenLedgerO
     const queryable = queryableInSchema(database, schema);
     const identity = await readIdentity(queryable, digestKey);
     const parts = { database, schema, queryable, identity };
-    if (witness === undefined) return composeLedger(parts, readTiming);
     const bare = composeLedger(parts, readTiming);
-    return composeLedger(
-      { ...parts, ...(await WitnessKeeper.start(queryable, bare, witness, witnessOptions)) },
-      readTiming,
-    );
+    if (witness === undefined) return bare;
+    const kept = await WitnessKeeper.start(queryable, bare, witness, witnessOptions);
+    return composeLedger({ ...parts, ...kept }, readTiming);
   } catch (error) {
     await database.close();
     throw error;
