@@ -90,17 +90,3 @@ language sql stable as $$
           from fenceline.store st)
   from fenceline.revocation v
 $$;
-
--- Of these entries, the ones a record of the index speaks of as in its store, or as on the way in or out.
---   p_index    name of the index, whichever version of it
---   p_entries  entry numbers
-create or replace function fenceline.standing_of_entries(p_index text, p_entries bigint[])
-returns table (entry_number bigint, in_flight boolean)
-language sql stable as $$
-  select e.entry_number, g.state <> 'PRESENT'
-  from fenceline.entry e
-  join fenceline.entry_group g using (group_id)
-  join fenceline.index i using (index_id)
-  where e.entry_number = any (p_entries) and i.name = p_index
-    and (g.state <> 'PURGED' or not g.settled)
-$$;
