@@ -92,7 +92,7 @@ create table fenceline.body (
   mime_type text,
   text text,
   bytes bytea,
-  constraint body_pkey PRIMARY KEY (subscription_id, ordinal, "position"),
+  constraint body_pkey PRIMARY KEY (subscription_id, "position"),
   constraint text_or_bytes CHECK (((text IS NULL) <> (bytes IS NULL)))
 );
 
@@ -615,6 +615,9 @@ create table fenceline.subscription (
   session_generation bigint,
   acknowledged_epoch bigint,
   look_at timestamp with time zone,
+  cleared_epoch bigint,
+  covering_epoch bigint default 0 not null,
+  parts_kept integer default 0 not null,
   lifecycle_event text,
   derived boolean default false not null,
   started_at timestamp with time zone default fenceline.now() not null,
@@ -716,6 +719,6 @@ CREATE TRIGGER subscription_due_at_insert BEFORE INSERT ON fenceline.subscriptio
 
 CREATE TRIGGER subscription_due_at_update BEFORE UPDATE OF due_at ON fenceline.subscription FOR EACH ROW WHEN (((new.due_at IS NOT NULL) AND ((new.look_at IS NULL) OR (new.look_at > new.due_at)))) EXECUTE FUNCTION fenceline.on_due_before_look();
 
-CREATE TRIGGER subscription_times BEFORE UPDATE ON fenceline.subscription FOR EACH ROW WHEN (((old.lifecycle <> new.lifecycle) OR (old.generation <> new.generation))) EXECUTE FUNCTION fenceline.note_subscription_times();
+CREATE TRIGGER subscription_times BEFORE UPDATE OF lifecycle, generation ON fenceline.subscription FOR EACH ROW WHEN (((old.lifecycle <> new.lifecycle) OR (old.generation <> new.generation))) EXECUTE FUNCTION fenceline.note_subscription_times();
 
-CREATE TRIGGER subscription_transition AFTER UPDATE ON fenceline.subscription FOR EACH ROW WHEN (((old.lifecycle <> new.lifecycle) OR (old.generation <> new.generation))) EXECUTE FUNCTION fenceline.on_subscription_transition();
+CREATE TRIGGER subscription_transition AFTER UPDATE OF lifecycle, generation ON fenceline.subscription FOR EACH ROW WHEN (((old.lifecycle <> new.lifecycle) OR (old.generation <> new.generation))) EXECUTE FUNCTION fenceline.on_subscription_transition();

@@ -6,5 +6,5 @@ import { inSchema } from "./database/migration-files.js";
  * parameters and are not touched.
  */
 export function queryableInSchema(connection: Queryable, schema: string): Queryable {
-  return { query: (text, values) => connection.query(inSchema(text, schema), values) };
+  return { query: (text, values, options) => connection.query(inSchema(text, schema), values, options) };
 }

@@ -75,6 +75,8 @@ export interface OpenLedgerOptions {
    * Without it nothing is heard there, and `onWake` says so (`delivers`).
    */
   readonly listenAddress?: string;
+  /** Connections of this process at most. Default 10; embedded 4. Ignored for a pool that was passed in. */
+  readonly maxConnections?: number;
   /** When resources are read again. Default: the intervals of the spec's §9. */
   readonly readTiming?: ReadTiming;
   /**
@@ -100,9 +102,20 @@ export interface OpenLedgerOptions {
  * `digest_key_missing`, `digest_key_wrong`, `session_unsuitable`, `witness_failed`, `witness_of_another_ledger`
  */
 export async function openLedger(address: string | pg.Pool, options: OpenLedgerOptions = {}): Promise<Ledger> {
-  const { schema = "fenceline", readTiming, digestKey, witness, witnessOptions, listenAddress } = options;
+  const {
+    schema = "fenceline",
+    readTiming,
+    digestKey,
+    witness,
+    witnessOptions,
+    listenAddress,
+    maxConnections,
+  } = options;
   if (readTiming !== undefined) checkArgument("options.readTiming", readTimingArgument, readTiming);
-  const database = await openDatabase(address, listenAddress === undefined ? {} : { listenAddress });
+  const database = await openDatabase(address, {
+    ...(listenAddress === undefined ? {} : { listenAddress }),
+    ...(maxConnections === undefined ? {} : { maxConnections }),
+  });
   try {
     await migrate(database, { schema } satisfies MigrateOptions);
     const queryable = queryableInSchema(database, schema);

@@ -85,7 +85,8 @@ export interface ReadLedger {
   millisecondsToNextRead(session: Session): Promise<number | undefined>;
   /**
    * The one place that accepts (F3): the whole fence, versions, bodies, receipts and outbox in one round trip. Calls of
-   * a few answers that are made at once share statements, and each gets its own outcomes or its own error.
+   * a few answers that are made at once share statements, and each gets its own outcomes or its own error. The outcomes
+   * are in the order of the answers.
    */
   acceptResourceVersions(session: Session, answers: readonly ReadAnswer[]): Promise<readonly AcceptedRead[]>;
   /** Ends reads that brought no content (F7, F9, P7). */
@@ -146,20 +147,24 @@ export function readLedger(database: Queryable, timing: ReadTiming = defaultRead
 
     async settleReads(session, reads) {
       if (reads.length === 0) return [];
-      const rows = await database.query<SettledRow>(SETTLE, [
-        ...fenceOf(session),
-        reads.map((read) => read.subscriptionId),
-        reads.map((read) => read.ordinal),
-        reads.map((read) => read.requestId),
-        reads.map((read) => read.as),
-        reads.map((read) => read.message ?? null),
-        timing.retryMs,
-        timing.retryMaxMs,
-        timing.jitter,
-        timing.notFoundSpacingMs,
-        timing.removalFloorCount,
-        timing.removalFloorShare,
-      ]);
+      const rows = await database.query<SettledRow>(
+        SETTLE,
+        [
+          ...fenceOf(session),
+          reads.map((read) => read.subscriptionId),
+          reads.map((read) => read.ordinal),
+          reads.map((read) => read.requestId),
+          reads.map((read) => read.as),
+          reads.map((read) => read.message ?? null),
+          timing.retryMs,
+          timing.retryMaxMs,
+          timing.jitter,
+          timing.notFoundSpacingMs,
+          timing.removalFloorCount,
+          timing.removalFloorShare,
+        ],
+        PREPARED,
+      );
       return rows.map(({ subscription_id: subscriptionId, ordinal, outcome }) => ({
         subscriptionId,
         ordinal,
@@ -185,7 +190,9 @@ interface Acceptance {
 
 function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
   const coalescers = new Map<string, Coalescer<readonly ReadAnswer[], readonly AcceptedRead[]>>();
-  const now = async (session: Session, answers: readonly ReadAnswer[]) => {
+  const now = async (session: Session, unordered: readonly ReadAnswer[]) => {
+    // As the function locks them, which then finds a part that is the resource itself without looking it up.
+    const answers = unordered.toSorted((a, b) => a.subscriptionId - b.subscriptionId);
     const parameters = [
       ...fenceOf(session),
       session.sourceId,
@@ -202,12 +209,18 @@ function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
       rows = await acceptKnownResources(database, parameters);
     }
     assert(rows !== "resources_missing", "Resources are never deleted.");
-    return rows.map(({ subscription_id: subscriptionId, ordinal, outcome, version_ordinal }) => ({
-      subscriptionId,
-      ordinal,
-      outcome,
-      ...(version_ordinal === null ? {} : { lineageId: lineageIdOf(subscriptionId, version_ordinal) }),
-    }));
+    const rowOf = new Map(rows.map((row) => [row.subscription_id, row]));
+    return unordered.map(({ subscriptionId, ordinal }) => {
+      const row = rowOf.get(subscriptionId);
+      assert(row !== undefined, "Every answer has an outcome.");
+      const { outcome, version_ordinal: version } = row;
+      return {
+        subscriptionId,
+        ordinal,
+        outcome,
+        ...(version === null ? {} : { lineageId: lineageIdOf(subscriptionId, version) }),
+      };
+    });
   };
   const coalescerOf = (session: Session) =>
     new Coalescer<readonly ReadAnswer[], readonly AcceptedRead[]>({
@@ -219,8 +232,11 @@ function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
       keysOf: (answers) => answers.map((answer) => answer.subscriptionId),
       async run(group) {
         const accepted = await now(session, group.flat());
-        const of = new Map(accepted.map((read) => [read.subscriptionId, read]));
-        return group.map((answers) => answers.map((answer) => of.get(answer.subscriptionId) as AcceptedRead));
+        let end = 0;
+        return group.map(({ length }) => {
+          end += length;
+          return accepted.slice(end - length, end);
+        });
       },
       isOneCallsFault: (error) => error instanceof FencelineError && error.code === "statement_failed",
       pause: nextRound,
@@ -241,7 +257,8 @@ function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
   };
 }
 
-const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(19)})`;
+const PREPARED = { prepared: true };
+const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(20)})`;
 const SETTLE = `select * from fenceline.settle_reads(${placeholders(13)})`;
 
 interface AcceptedRow {
@@ -262,7 +279,7 @@ async function acceptKnownResources(
   database: Queryable,
   parameters: readonly unknown[],
 ): Promise<AcceptedRow[] | "resources_missing"> {
-  const rows = await database.query<AcceptedRow | { outcome: "resources_missing" }>(ACCEPT, parameters);
+  const rows = await database.query<AcceptedRow | { outcome: "resources_missing" }>(ACCEPT, parameters, PREPARED);
   const accepted = rows.filter((row) => row.outcome !== "resources_missing");
   return accepted.length === rows.length ? accepted : "resources_missing";
 }
@@ -279,7 +296,7 @@ async function issuedReads(database: Queryable, text: string, values: readonly u
     uri: string;
     generation: number;
     reason: ReadReason;
-  }>(text, values);
+  }>(text, values, PREPARED);
   return rows.map(({ subscription_id: subscriptionId, request_id: requestId, ...rest }) => ({
     subscriptionId,
     requestId,
@@ -295,6 +312,7 @@ function answerParameters(answers: readonly ReadAnswer[]): unknown[] {
     answers.map((answer) => Buffer.from(answer.digest)),
     answers.map((answer) => answer.mimeType ?? null),
     answers.map(bytesOf),
+    answers.map((answer) => answer.parts.length),
   ];
 }
 

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { Queryable } from "./database/database.js";
 import { fenceOf } from "./fenced-call.js";
 import { matchKey, resourceKey, segmentKey } from "./resource-uri.js";
@@ -35,7 +35,7 @@ function resourceRow(sourceId: number, uri: string): ResourceRow {
 
 /** SHA-256 of a resource key: what a resource is looked up by. */
 export function keyDigest(key: string): Buffer {
-  return createHash("sha256").update(key).digest();
+  return hash("sha256", key, "buffer");
 }
 
 /**
@@ -44,7 +44,7 @@ export function keyDigest(key: string): Buffer {
  * @param sourceId `EVERY_SOURCE` for a revocation of every source.
  */
 export function hashPrefix(sourceId: number, text: string): bigint {
-  return createHash("sha256").update(`${sourceId}\n${text}`).digest().readBigInt64BE(0);
+  return hash("sha256", `${sourceId}\n${text}`, "buffer").readBigInt64BE(0);
 }
 
 /**

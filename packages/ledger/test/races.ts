@@ -207,7 +207,8 @@ export const races: readonly Race[] = [
     twin: {
       bug: "a read counts for whatever stream stands when its answer arrives",
       file: "reads",
-      place: "(not s.pushed or coalesce(r.stream_epoch = t.epoch, false)) as current",
+      place: `(not s.pushed or coalesce(r.stream_epoch = (
+          select t.epoch from fenceline.stream t where t.scope_id = s.scope_id and t.shard = s.shard), false)) as current`,
       instead: "true as current",
     },
   },

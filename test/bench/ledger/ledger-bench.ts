@@ -74,6 +74,11 @@ async function openBench(platform: Platform, onClose: (close: () => Promise<unkn
     schema,
     connect,
     async anotherLedger(more = "") {
+      if (platform === "postgres" && more === "") {
+        const other = await openLedger(address, { schema, readTiming, maxConnections: 1 });
+        onClose(() => other.close());
+        return other;
+      }
       // A caller's own pool is given no settings, so it brings those that the ledger gives its own.
       const options =
         platform === "postgres" ? { options: `-c plan_cache_mode=force_generic_plan -c jit=off ${more}` } : {};

@@ -27,7 +27,7 @@ const SOCKET_CODES = new Set([
 export function failureOf(error: unknown): Failure {
   const code = codeOf(error);
   if (code !== undefined) {
-    if (NOT_RUN_STATES.has(code)) return "not_run";
+    if (NOT_RUN_STATES.has(code) || isPreparedStatementGone(error, code)) return "not_run";
     if (SESSION_ENDED_STATES.has(code) || code.startsWith("08") || SOCKET_CODES.has(code)) return "may_have_run";
     return "failed";
   }
@@ -35,6 +35,15 @@ export function failureOf(error: unknown): Failure {
   if (message.endsWith("is not queryable")) return "not_run";
   if (/^Connection (terminated|ended)/.test(message)) return "may_have_run";
   return "failed";
+}
+
+/**
+ * The connection's prepared statement does not exist on the server (26000), or answers with other columns since its function
+ * was created anew by another version (whose code is that of any feature that is not supported): it was not run, and is
+ * prepared again on a new connection.
+ */
+function isPreparedStatementGone(error: unknown, code: string): boolean {
+  return code === "26000" || (code === "0A000" && (error as { routine?: unknown }).routine === "RevalidateCachedQuery");
 }
 
 /**

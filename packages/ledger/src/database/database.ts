@@ -7,8 +7,8 @@ import { PooledDatabase } from "./pooled-database.js";
 /** Whatever runs one SQL statement: a {@link Database}, or a transaction of one. */
 export interface Queryable {
   /**
-   * Runs one statement and returns its rows. Statements are unnamed. `bigint` columns (and arrays of them) come back as
-   * JavaScript numbers, `timestamptz` as `Date`, `numeric` as text.
+   * Runs one statement and returns its rows. `bigint` columns (and arrays of them) come back as JavaScript numbers,
+   * `timestamptz` as `Date`, `numeric` as text.
    *
    * On a {@link Database} (not inside a transaction) a statement that certainly was not run, because no connection was
    * established or it was lost before the statement was sent, is tried again until the connect deadline.
@@ -16,7 +16,20 @@ export interface Queryable {
    * @throws {FencelineError} `statement_failed` (the SQL error is its `cause`), `connection_lost` (the statement may
    * have been run), `database_unreachable`, `integer_unsafe` (a `bigint` beyond 2^53 - 1), `ledger_closed`
    */
-  query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Row[]>;
+  query<Row = Record<string, unknown>>(
+    text: string,
+    values?: readonly unknown[],
+    options?: StatementOptions,
+  ): Promise<Row[]>;
+}
+
+export interface StatementOptions {
+  /**
+   * Parses the statement once on each connection (a named statement), which saves the server 70 us a call. For texts that are
+   * run often and are few: a connection keeps what it has prepared. Where its sessions are not the database's own (a pooler
+   * may give each statement another one) and embedded (one session for all), it is sent unnamed all the same.
+   */
+  readonly prepared?: boolean;
 }
 
 /** A channel listened to; see {@link Database.listen}. */

@@ -1,9 +1,9 @@
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { setTimeout as delay, setImmediate as nextRound } from "node:timers/promises";
 import type pg from "pg";
 import { assert, FencelineError } from "../errors.js";
 import { failureOf, mayConnectLater } from "./connection-failure.js";
-import type { Database, Listening, ListenOptions, Queryable } from "./database.js";
+import type { Database, Listening, ListenOptions, Queryable, StatementOptions } from "./database.js";
 import { Listener } from "./listener.js";
 import { rowValueTypes } from "./row-values.js";
 import { refuseUnsuitableSessions } from "./session-settings.js";
@@ -43,7 +43,8 @@ export class PooledDatabase implements Database {
   readonly connectionOptions: pg.ClientConfig;
   readonly #options: PooledDatabaseOptions;
   readonly #pool: pg.Pool;
-  readonly #configured = new WeakSet<pg.PoolClient>();
+  /** Whether a connection's session is the database's own, which may be given settings and prepared statements. */
+  readonly #isOwn = new WeakMap<pg.PoolClient, boolean>();
   readonly #listener: Listener;
   #closing: Promise<void> | undefined;
   #delivers: Promise<boolean> | undefined;
@@ -63,8 +64,9 @@ export class PooledDatabase implements Database {
   static async connect(options: PooledDatabaseOptions): Promise<PooledDatabase> {
     const database = new PooledDatabase(options);
     try {
-      await database.query("select 1");
-      if (!options.ownsSessions) await refuseUnsuitableSessions(database, options.address);
+      const session = await database.#checkOut(performance.now() + options.connectTimeoutMs);
+      session.release();
+      if (options.kind === "postgres" && !session.isOwn) await refuseUnsuitableSessions(database, options.address);
       return database;
     } catch (error) {
       if (options.ownsPool) await options.pool.end();
@@ -72,8 +74,12 @@ export class PooledDatabase implements Database {
     }
   }
 
-  async query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Row[]> {
-    return this.#untilRun(async (session) => (await session.run<Row>(text, values)).rows);
+  async query<Row = Record<string, unknown>>(
+    text: string,
+    values?: readonly unknown[],
+    options?: StatementOptions,
+  ): Promise<Row[]> {
+    return this.#untilRun(async (session) => (await session.run<Row>(text, values, options)).rows);
   }
 
   async transaction<T>(fn: (transaction: Queryable) => Promise<T>): Promise<T> {
@@ -168,7 +174,8 @@ export class PooledDatabase implements Database {
     for (let wait = RETRY_FIRST_MS; ; wait = Math.min(wait * 2, RETRY_MOST_MS)) {
       this.#refuseWhenClosed();
       try {
-        const session = new Session(await withinDeadline(this.#pool.connect(), deadline), this.address);
+        const client = await withinDeadline(this.#pool.connect(), deadline);
+        const session = new Session(client, this.address);
         if (await this.#isUsable(session)) return session;
         session.release();
         continue;
@@ -181,11 +188,14 @@ export class PooledDatabase implements Database {
 
   /** Gives a new connection its settings, and finds out whether an older one has been lost meanwhile. */
   async #isUsable(session: Session): Promise<boolean> {
-    if (!this.#configured.has(session.client)) {
-      this.#configured.add(session.client);
+    let isOwn = this.#isOwn.get(session.client);
+    if (isOwn === undefined) {
       // The embedded server is one session for all: it was given these settings when it started.
-      if (this.#options.ownsSessions && this.kind === "postgres") await session.configure(SESSION_SETTINGS);
+      isOwn = this.#options.ownsSessions && this.kind === "postgres" && (await session.isDirect());
+      if (isOwn) await session.configure(SESSION_SETTINGS);
+      this.#isOwn.set(session.client, isOwn);
     }
+    session.isOwn = isOwn;
     // The end of the connection may lie in this round of the event loop, still unread. It is read in this one, `pg` hears of
     // it (the socket's "close") before the next, and the statement has not been sent; else it might have been run.
     await nextRound();
@@ -218,6 +228,7 @@ function isConnectionLost(error: unknown): boolean {
 class Session {
   readonly client: pg.PoolClient;
   readonly #address: string;
+  isOwn = false;
   #lostBy: unknown;
   readonly #onError = (error: unknown) => this.lose(error);
 
@@ -236,9 +247,14 @@ class Session {
     return this.#lostBy !== undefined;
   }
 
-  async run<Row>(text: string, values?: readonly unknown[]): Promise<pg.QueryResult & { rows: Row[] }> {
+  async run<Row>(
+    text: string,
+    values?: readonly unknown[],
+    { prepared = false }: StatementOptions = {},
+  ): Promise<pg.QueryResult & { rows: Row[] }> {
     try {
-      const config = { text, types: rowValueTypes, ...(values ? { values: [...values] } : {}) };
+      const name = prepared && this.isOwn ? { name: statementName(text) } : {};
+      const config = { ...name, text, types: rowValueTypes, ...(values ? { values: [...values] } : {}) };
       const answer: pg.QueryResult | pg.QueryResult[] = await this.client.query(config);
       // A text of several statements, possible without values, has an answer for each; its last one counts.
       return (Array.isArray(answer) ? answer.at(-1) : answer) as pg.QueryResult & { rows: Row[] };
@@ -263,6 +279,12 @@ class Session {
           throw new FencelineError("statement_failed", messageOf(error), { cause: error });
       }
     }
+  }
+
+  /** Whether the server itself answers: a pooler names a process of its own when a connection is made. */
+  async isDirect(): Promise<boolean> {
+    const [row] = (await this.run<{ pid: number }>("select pg_catalog.pg_backend_pid() as pid")).rows;
+    return row?.pid === (this.client as { processID?: unknown }).processID;
   }
 
   /** Applies settings; one the server does not know is done without. */
@@ -295,9 +317,13 @@ class Transaction implements Queryable {
     this.#session = session;
   }
 
-  async query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<Row[]> {
+  async query<Row = Record<string, unknown>>(
+    text: string,
+    values?: readonly unknown[],
+    options?: StatementOptions,
+  ): Promise<Row[]> {
     assert(!this.#ended, "A statement was run on a transaction that has ended.");
-    return (await this.#inTurn(() => this.#session.run<Row>(text, values))).rows;
+    return (await this.#inTurn(() => this.#session.run<Row>(text, values, options))).rows;
   }
 
   async commit(): Promise<void> {
@@ -328,6 +354,17 @@ class Transaction implements Queryable {
     this.#tail = run.catch(() => {});
     return run;
   }
+}
+
+const statementNames = new Map<string, string>();
+
+/** The same for the same text: a name of 63 bytes at most cannot be the text itself. */
+function statementName(text: string): string {
+  const known = statementNames.get(text);
+  if (known !== undefined) return known;
+  const name = `fenceline_${createHash("sha256").update(text).digest("hex").slice(0, 32)}`;
+  statementNames.set(text, name);
+  return name;
 }
 
 /** Plain timers: this is on the way of every statement, where an abortable delay costs more than all else of the checkout. */

@@ -39,6 +39,32 @@ async function openOwn(address: string | pg.Pool, options: OpenLedgerOptions = {
   return ledger;
 }
 
+describeWithPostgres("a prepared statement", (url) => {
+  test("whose function was created anew with other columns, or that the server dropped, is prepared again", async () => {
+    const database = await openDatabase(url, { maxConnections: 1 });
+    const name = `prepared_${randomUUID().slice(0, 8)}`;
+    ends.push(async () => {
+      await database.query(`drop schema if exists ${name} cascade`);
+      await database.close();
+    });
+    await database.query(`create schema ${name}`);
+    const create = (columns: string, body: string) =>
+      database.query(`drop function if exists ${name}.f(int);
+        create function ${name}.f(n int) returns table (${columns}) language sql as $$ select ${body} $$`);
+    const ask = () => database.query(`select * from ${name}.f($1)`, [1], { prepared: true });
+    await create("a int", "n");
+    expect(await ask()).toEqual([{ a: 1 }]);
+    const prepared = "select count(*)::int as count from pg_prepared_statements where statement like $1";
+    expect(await database.query(prepared, [`%${name}.f%`])).toEqual([{ count: 1 }]);
+    await create("a int, b text", "n, 'more'");
+    expect(await ask()).toEqual([{ a: 1, b: "more" }]);
+    await database.query("deallocate all");
+    expect(await ask()).toEqual([{ a: 1, b: "more" }]);
+    await create("a int", "1 / (n - n)");
+    await expect(ask()).rejects.toMatchObject({ code: "statement_failed" });
+  });
+});
+
 /** Scan, read, index, ask, revoke, purge, lift: a call of every area. */
 async function wholeStory(opened: Ledger): Promise<void> {
   const ledger = wholeLedgerOf(opened);
@@ -159,6 +185,12 @@ describeWithPostgres("a pool of the caller's own", (url) => {
   });
 });
 
+const LEFT_IN_THE_SESSION = `
+  select name from pg_settings where source = 'session' and name not in ('client_encoding', 'application_name')
+  union all select statement from pg_prepared_statements
+  union all select locktype from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()
+  union all select relname from pg_class where relpersistence = 't' and pg_table_is_visible(oid)`;
+
 describeWithPostgres("a pooler in transaction mode", (url) => {
   test("carries the whole story though each transaction runs on another connection, which keeps no setting of ours", async () => {
     const { pooler, url: pooled } = await TransactionPooler.start(url, 4);
@@ -171,25 +203,20 @@ describeWithPostgres("a pooler in transaction mode", (url) => {
     await until("the revocation was heard", () => heard.includes("revocation"));
     for (const transactions of pooler.transactions) expect(transactions).toBeGreaterThan(10);
     for (let n = 0; n < 4; n += 1) {
-      const rows = await ledger.database.query(
-        `select name from pg_settings where source = 'session' and name not in ('client_encoding', 'application_name')
-         union all select statement from pg_prepared_statements
-         union all select locktype from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()
-         union all select relname from pg_class where relpersistence = 't'
-           and pg_table_is_visible(oid)`,
-      );
-      expect(rows).toEqual([]);
+      expect(await ledger.database.query(LEFT_IN_THE_SESSION)).toEqual([]);
     }
     await listening.close();
   }, 60_000);
 
-  test("without an address for listening says that nothing is heard", async () => {
+  test("without an address for listening carries the story as well, and says that nothing is heard", async () => {
     const { pooler, url: pooled } = await TransactionPooler.start(url, 3);
     ends.push(() => pooler.stop());
     const ledger = await openOwn(pooled);
     const listening = await ledger.onWake(() => {});
     expect(listening.delivers).toBe(false);
     await listening.close();
+    await wholeStory(ledger);
+    for (let n = 0; n < 3; n += 1) expect(await ledger.database.query(LEFT_IN_THE_SESSION)).toEqual([]);
   }, 60_000);
 
   const pgbouncer = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"].find((path) => existsSync(path));

@@ -55,11 +55,14 @@ returns boolean language sql stable as $$
 $$;
 
 -- F2: the newest revocation or lift of a reader that covers a resource; 0 where there was none.
-create or replace function fenceline.policy_epoch_of(p_subject bigint, p_resource bigint) returns bigint language sql stable as $$
-  select coalesce(max(e.policy_epoch), 0)
-  from fenceline.resource r join fenceline.revocation_epoch e on e.hash = any (r.deny_hashes)
-  where r.resource_id = p_resource and e.subject_id = p_subject
-$$;
+-- This and session_stands are plpgsql, which keeps the plan of a query; a function in SQL is planned anew in every statement.
+create or replace function fenceline.policy_epoch_of(p_subject bigint, p_resource bigint) returns bigint
+language plpgsql stable as $$
+begin
+  return coalesce(max(e.policy_epoch), 0)
+    from fenceline.resource r join fenceline.revocation_epoch e on e.hash = any (r.deny_hashes)
+    where r.resource_id = p_resource and e.subject_id = p_subject;
+end $$;
 
 -- Raises the epochs of texts to those of the revocations they belong to (parallel). Called by the triggers of revocation_cover
 -- alone, whose rows come with a revocation and go with its lift, which has raised the epoch by then.
@@ -75,13 +78,15 @@ $$;
 
 -- Whether the holder may write anything: its generation is the scope's, and its lease stands by the database's clock.
 -- Ask after the fence, in a statement of its own.
-create or replace function fenceline.session_stands(p_scope int, p_generation bigint) returns boolean language sql stable as $$
-  select exists (
+create or replace function fenceline.session_stands(p_scope int, p_generation bigint) returns boolean
+language plpgsql volatile as $$
+begin
+  return exists (
     select 1 from fenceline.policy_scope c
     join fenceline.session x on x.scope_id = c.scope_id and x.generation = c.session_generation
     where c.scope_id = p_scope and c.session_generation = p_generation
-      and x.ended_at is null and x.expires_at > fenceline.now())
-$$;
+      and x.ended_at is null and x.expires_at > fenceline.now());
+end $$;
 
 -- A duration with up to a share of jitter to either side, the same for the same key and salt: no two resources stay in step,
 -- and a simulation can be replayed.

@@ -19,7 +19,7 @@ $$;
 -- What may be read at all: of the ACTIVE family, not covered by a standing revocation (P2).
 create or replace function fenceline.may_be_read(s fenceline.subscription, c fenceline.policy_scope)
 returns boolean language sql stable as $$
-  select s.lifecycle = 'ACTIVE' and (c.standing_revocations = 0 or not exists (
+  select s.lifecycle = 'ACTIVE' and (c.standing_revocations = 0 or s.cleared_epoch = c.policy_epoch or not exists (
     select 1 from fenceline.resource r
     where r.resource_id = s.resource_id and fenceline.is_revoked(c.subject_id, r.deny_hashes, 'reader')))
 $$;
@@ -46,7 +46,7 @@ begin
             select 1 from fenceline.read r
             where r.subscription_id = s.subscription_id and r.ordinal = s.issued_ordinal
               and r.session_generation = c.session_generation))
-          and not (c.standing_revocations > 0 and exists (
+          and not (c.standing_revocations > 0 and s.cleared_epoch is distinct from c.policy_epoch and exists (
             select 1 from fenceline.resource q join fenceline.revocation_cover v on v.hash = any (q.deny_hashes)
             where q.resource_id = s.resource_id and v.subject_id = c.subject_id and v.as_reader)))
     order by s.look_at limit p_limit) x;
@@ -118,10 +118,12 @@ begin
     select s.subscription_id
     from fenceline.resource r join fenceline.subscription s on s.resource_id = r.resource_id and s.scope_id = p_scope
     where r.source_id = p_source and r.key_digest = any (p_key_digests));
+  perform 1 from fenceline.subscription s
+  where s.subscription_id = any (v_ids) order by s.subscription_id for no key update;
   return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_ids, p_reason, p_lease_ms, fenceline.now(), null);
 end $$;
 
--- The one place that raises issued_ordinal. Under the fence and the session check of its callers.
+-- The one place that raises issued_ordinal. Under the fence, the session check and the locks of its callers.
 --   p_reason  null: only what is due, with the reason that follows from its state
 --   p_uncovered_at  policy epoch since which the caller found that nothing covers these; while it is the scope's, no revocation
 --                   came since (F2), and they are not asked about again. null: unknown
@@ -132,12 +134,12 @@ create or replace function fenceline.issue_ordinals(
 language plpgsql volatile as $$
 #variable_conflict use_column
 begin
-  perform 1 from fenceline.subscription s
-  where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update;
   return query
     with due as materialized (
-      select s.subscription_id, s.issued_ordinal > s.settled_ordinal as outlived, c.policy_epoch,
+      select s.subscription_id, s.ctid as place, gen_random_uuid() as request_id, s.issued_ordinal > s.settled_ordinal as outlived, c.policy_epoch,
         case when s.pushed and s.acknowledged_epoch = t.epoch then t.epoch end as stream_epoch,
+        case when c.policy_epoch = 0 then 0 when s.cleared_epoch = c.policy_epoch then s.covering_epoch
+          else fenceline.policy_epoch_of(c.subject_id, s.resource_id) end as covering_epoch,
         coalesce(p_reason, case
           when s.vanished_scan_id is not null then 'vanished'
           when s.accepted_ordinal = 0 then 'first'
@@ -153,7 +155,8 @@ begin
           select 1 from fenceline.read r
           where r.subscription_id = s.subscription_id and r.ordinal = s.issued_ordinal
             and r.session_generation = c.session_generation))
-        and not (c.standing_revocations > 0 and c.policy_epoch is distinct from p_uncovered_at and exists (
+        and not (c.standing_revocations > 0 and s.cleared_epoch is distinct from c.policy_epoch
+          and c.policy_epoch is distinct from p_uncovered_at and exists (
           select 1 from fenceline.resource q join fenceline.revocation_cover v on v.hash = any (q.deny_hashes)
           where q.resource_id = s.resource_id and v.subject_id = c.subject_id and v.as_reader))
         and (p_reason is not null or s.due_at <= p_now)),
@@ -162,24 +165,24 @@ begin
       set issued_ordinal = s.issued_ordinal + 1,
         claim_until = p_now + fenceline.milliseconds(p_lease_ms), due_at = p_now + fenceline.milliseconds(p_lease_ms),
         -- Sooner than an acceptance makes it due again, whose update then need not touch the index.
-        look_at = p_now + least(fenceline.milliseconds(p_lease_ms), interval '15 seconds')
-      from due d where s.subscription_id = d.subscription_id
+        look_at = p_now + least(fenceline.milliseconds(p_lease_ms), interval '15 seconds'),
+        cleared_epoch = d.policy_epoch, covering_epoch = d.covering_epoch
+      -- It is locked, so it is where it was found.
+      from due d where s.ctid = d.place
       returning s.subscription_id, s.issued_ordinal as ordinal, s.uri, s.generation, s.notification_number,
-        d.reason, d.stream_epoch, d.policy_epoch, d.outlived),
+        d.request_id, d.reason, d.stream_epoch, d.policy_epoch, d.outlived),
     outlived as (
       insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
       select p_scope, i.subscription_id, i.ordinal - 1, 'lost', '{"because": "lease_ended"}', p_now from issued i where i.outlived),
     noted as (
-      insert into fenceline.read as r
+      insert into fenceline.read
         (subscription_id, ordinal, generation, request_id, reason, session_generation, stream_epoch, notification_number,
           policy_epoch, issued_at)
-      select i.subscription_id, i.ordinal, i.generation, gen_random_uuid(), i.reason, p_generation, i.stream_epoch,
+      select i.subscription_id, i.ordinal, i.generation, i.request_id, i.reason, p_generation, i.stream_epoch,
         i.notification_number, i.policy_epoch, p_now
-      from issued i
-      returning r.subscription_id, r.ordinal, r.request_id)
-    select n.subscription_id, n.ordinal, n.request_id, i.uri, i.generation, i.reason
-    from noted n join issued i on i.subscription_id = n.subscription_id
-    order by n.subscription_id;
+      from issued i)
+    select i.subscription_id, i.ordinal, i.request_id, i.uri, i.generation, i.reason
+    from issued i order by i.subscription_id;
 end $$;
 
 -- What is due first, or the first lease to end of the reads in flight that are due before it. What would be looked at before it is
@@ -230,6 +233,7 @@ end $$;
 -- what it saw since may be missing from the ledger. One answer per subscription in a call. A part that a standing revocation
 -- covers is dropped before it is kept, and clears the digest, so that the next read brings it back after a lift (F5, F6).
 --   p_subscriptions … p_bytes   parallel, one per answer
+--   p_part_counts               how many parts each has, at positions from 0 on
 --   p_part_*                    parallel, one per part; p_part_subscriptions says whose
 --   p_polled_ms, p_pushed_ms, p_jitter  when a current version is read again
 --   outcome  'accepted' | 'accepted_not_current' | 'unchanged' | 'unchanged_not_current' | 'stale' | 'stale_after_close'
@@ -237,51 +241,59 @@ end $$;
 create or replace function fenceline.accept_resource_versions(
   p_scope int, p_generation bigint, p_source int,
   p_subscriptions bigint[], p_ordinals bigint[], p_request_ids uuid[], p_digests bytea[], p_mime_types text[], p_sizes bigint[],
+  p_part_counts int[],
   p_part_subscriptions bigint[], p_part_positions int[], p_part_key_digests bytea[], p_part_uris text[], p_part_mime_types text[],
   p_part_texts text[], p_part_bytes bytea[],
   p_polled_ms bigint, p_pushed_ms bigint, p_jitter float8
 ) returns table (subscription_id bigint, ordinal bigint, outcome text, version_ordinal bigint) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
-  v_parts bigint[];
-  v_missing boolean;
   v_now timestamptz;
-  v_scope fenceline.policy_scope;
-  v_covered bigint[] := '{}';
-  v_lacking bigint[] := '{}';
+  v_scope record;
+  v_ids bigint[];
+  v_resources bigint[];
+  v_uris text[];
+  v_parts bigint[]; -- resources of the parts
+  v_covered bigint[] := '{}'; -- of these, the ones that a standing revocation covers
+  v_lacking bigint[] := '{}'; -- subscriptions that they are parts of
   v_derived boolean; -- something was derived from one of them
   v_awaited bigint[];
 begin
-  select array_agg(r.resource_id order by i.place), bool_or(r.resource_id is null) into v_parts, v_missing
-  from unnest(p_part_key_digests) with ordinality as i (key_digest, place)
-  left join fenceline.resource r on r.source_id = p_source and r.key_digest = i.key_digest;
-  if v_missing and fenceline.session_stands(p_scope, p_generation) then
-    return query select null::bigint, null::bigint, 'resources_missing', null::bigint;
-    return;
-  end if;
   perform fenceline.fence_shared(p_scope);
   v_now := fenceline.now();
-  select coalesce(bool_or(l.derived), false) into v_derived
+  select bool_or(l.derived), array_agg(l.subscription_id), array_agg(l.resource_id), array_agg(l.uri)
+  into v_derived, v_ids, v_resources, v_uris
   from (
-    select s.derived from fenceline.subscription s
-    where s.subscription_id = any (p_subscriptions) order by s.subscription_id for no key update) l;
-  select * into v_scope from fenceline.policy_scope c where c.scope_id = p_scope;
-  if v_scope.standing_revocations > 0 then
-    -- What was read since the last revocation was issued as uncovered (F2); the parts of others were not asked about.
-    v_covered := fenceline.covered_resources(v_scope.subject_id, array(
-      select s.resource_id
-      from unnest(p_subscriptions, p_ordinals) as i (subscription_id, ordinal)
-      join fenceline.subscription s on s.subscription_id = i.subscription_id
-      left join fenceline.read r on r.subscription_id = i.subscription_id and r.ordinal = i.ordinal
-      where r.policy_epoch is distinct from v_scope.policy_epoch
-      union all
-      select i.part_id
-      from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
-      join fenceline.subscription s on s.subscription_id = i.subscription_id
-      where i.part_id <> s.resource_id));
-    v_lacking := array(
-      select i.subscription_id from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
-      where i.part_id = any (v_covered));
+    select s.derived, s.subscription_id, s.resource_id, s.uri from fenceline.subscription s
+    where s.subscription_id = any (p_subscriptions) and s.scope_id = p_scope
+    order by s.subscription_id for no key update) l;
+  select c.subject_id, c.policy_epoch, c.standing_revocations, c.suspended_at, x.session_id is not null as session_stands
+  into v_scope
+  from fenceline.policy_scope c
+  left join fenceline.session x on x.scope_id = c.scope_id and x.generation = c.session_generation
+    and x.generation = p_generation and x.ended_at is null and x.expires_at > v_now
+  where c.scope_id = p_scope;
+  -- A part with the URI that was asked for, as it is listed, is the resource itself.
+  if p_part_subscriptions = v_ids and p_part_uris = v_uris then
+    v_parts := v_resources;
+  else
+    v_parts := array(
+      select case when i.uri = l.uri then l.resource_id else (
+        select r.resource_id from fenceline.resource r where r.source_id = p_source and r.key_digest = i.key_digest) end
+      from unnest(p_part_subscriptions, p_part_uris, p_part_key_digests)
+        with ordinality as i (subscription_id, uri, key_digest, place)
+      left join unnest(v_ids, v_resources, v_uris) as l (subscription_id, resource_id, uri) using (subscription_id)
+      order by i.place);
+    if v_scope.session_stands and array_position(v_parts, null) is not null then
+      return query select null::bigint, null::bigint, 'resources_missing', null::bigint;
+      return;
+    end if;
+    if v_scope.standing_revocations > 0 then
+      v_covered := fenceline.covered_resources(v_scope.subject_id, v_parts);
+      v_lacking := array(
+        select i.subscription_id from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
+        where i.part_id = any (v_covered));
+    end if;
   end if;
   if v_derived or v_scope.suspended_at is not null then
     v_awaited := array(
@@ -291,29 +303,33 @@ begin
   end if;
   return query
     with asked as materialized (
-      select i.*, s.resource_id, s.generation, s.listed_scan_id, r.issued_at, r.notification_number, r.stream_epoch,
+      select i.*, s.ctid as place, s.resource_id, s.generation, s.listed_scan_id, s.parts_kept, r.issued_at, r.notification_number,
+        r.stream_epoch,
+        case when s.cleared_epoch = v_scope.policy_epoch then s.covering_epoch end as covering_epoch,
         i.subscription_id = any (v_lacking) as lacking,
         s.digest = i.digest and s.digest_generation = s.generation as same,
-        s.notification_number = r.notification_number and (not s.pushed or coalesce(r.stream_epoch = t.epoch, false)) as current,
+        s.notification_number = r.notification_number and (not s.pushed or coalesce(r.stream_epoch = (
+          select t.epoch from fenceline.stream t where t.scope_id = s.scope_id and t.shard = s.shard), false)) as current,
         case
           when r.ordinal is null or r.request_id <> i.request_id or r.settled_as is not null then 'not_issued'
           when s.lifecycle in ('UNSUBSCRIBING', 'CLOSED', 'UNSUBSCRIBE_UNKNOWN') then 'stale_after_close'
-          when x.session_id is null or r.session_generation <> p_generation or r.generation <> s.generation
+          when not v_scope.session_stands or r.session_generation <> p_generation or r.generation <> s.generation
             or s.lifecycle <> 'ACTIVE' or i.ordinal <= s.accepted_ordinal then 'stale'
-          when s.resource_id = any (v_covered) then 'revoked'
+          -- What was read since the last revocation was issued as uncovered (F2).
+          when v_scope.standing_revocations > 0 and r.policy_epoch <> v_scope.policy_epoch and exists (
+            select 1 from fenceline.resource q join fenceline.revocation_cover v on v.hash = any (q.deny_hashes)
+            where q.resource_id = s.resource_id and v.subject_id = v_scope.subject_id and v.as_reader) then 'revoked'
         end as refusal
-      from unnest(p_subscriptions, p_ordinals, p_request_ids, p_digests, p_mime_types, p_sizes)
-        as i (subscription_id, ordinal, request_id, digest, mime_type, size)
-      left join fenceline.session x on x.scope_id = p_scope and x.generation = p_generation
-        and v_scope.session_generation = p_generation and x.ended_at is null and x.expires_at > v_now
+      from unnest(p_subscriptions, p_ordinals, p_request_ids, p_digests, p_mime_types, p_sizes, p_part_counts)
+        as i (subscription_id, ordinal, request_id, digest, mime_type, size, parts)
       left join fenceline.subscription s on s.subscription_id = i.subscription_id and s.scope_id = p_scope
-      left join fenceline.read r on r.subscription_id = s.subscription_id and r.ordinal = i.ordinal
-      left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard and s.pushed),
+      left join fenceline.read r on r.subscription_id = i.subscription_id and r.ordinal = i.ordinal and s.subscription_id is not null),
     accepted as (
       update fenceline.subscription s
       set accepted_ordinal = a.ordinal, settled_ordinal = greatest(s.settled_ordinal, a.ordinal),
         version_ordinal = case when a.same then s.version_ordinal else a.ordinal end,
         digest = case when not a.lacking then a.digest end, digest_generation = s.generation,
+        parts_kept = case when a.same then s.parts_kept else a.parts end,
         seen_notification = a.notification_number, seen_stream_epoch = a.stream_epoch,
         verified_at = case when a.current then a.issued_at else s.verified_at end,
         -- What made it due since the read was issued stays: a notification, a stream, a scan without it.
@@ -321,15 +337,17 @@ begin
           v_now + fenceline.jittered(case when s.pushed and a.current then p_pushed_ms else p_polled_ms end, p_jitter,
             s.subscription_id, a.ordinal)),
         failures = 0, hidden_because = null, not_found_at = null
-      from asked a where s.subscription_id = a.subscription_id and a.refusal is null
+      -- It is locked, so it is where it was found.
+      from asked a where s.ctid = a.place and a.refusal is null
       returning s.subscription_id, a.ordinal, s.version_ordinal, a.same is true as same, a.current, a.lacking, a.resource_id,
-        s.generation, a.digest, a.mime_type, a.size, a.listed_scan_id),
+        s.generation, a.digest, a.mime_type, a.size, a.listed_scan_id, a.covering_epoch, a.parts, a.parts_kept),
     versions as (
       insert into fenceline.resource_version
         (subscription_id, ordinal, generation, policy_epoch, digest, mime_type, bytes, scan_id, accepted_at)
       select n.subscription_id, n.ordinal, n.generation,
         -- It is a digest of what was dropped as well (P8).
-        case when v_scope.policy_epoch = 0 then 0 else fenceline.policy_epoch_of(v_scope.subject_id, n.resource_id) end,
+        case when v_scope.policy_epoch = 0 then 0
+          else coalesce(n.covering_epoch, fenceline.policy_epoch_of(v_scope.subject_id, n.resource_id)) end,
         case when not n.lacking then n.digest end, n.mime_type, n.size, n.listed_scan_id, v_now
       from accepted n where not n.same),
     due_in_indexes as (
@@ -339,14 +357,20 @@ begin
       order by n.subscription_id, x.index_id
       on conflict (subscription_id, index_id) do update set ordinal = excluded.ordinal, pending = true),
     superseded as (
-      delete from fenceline.body b using accepted n where not n.same and b.subscription_id = n.subscription_id),
+      delete from fenceline.body b using accepted n
+      where not n.same and (n.parts < n.parts_kept or n.lacking) and b.subscription_id = n.subscription_id
+        and (b.position >= n.parts or exists (
+          select 1 from unnest(p_part_subscriptions, p_part_positions, v_parts) as i (subscription_id, position, part_id)
+          where i.subscription_id = b.subscription_id and i.position = b.position and i.part_id = any (v_covered)))),
     bodies as (
       insert into fenceline.body (subscription_id, ordinal, position, part_id, part_uri, mime_type, text, bytes)
       select n.subscription_id, n.ordinal, i.position, i.part_id, i.uri, i.mime_type, i.text, i.bytes
       from unnest(p_part_subscriptions, p_part_positions, v_parts, p_part_uris, p_part_mime_types, p_part_texts, p_part_bytes)
         as i (subscription_id, position, part_id, uri, mime_type, text, bytes)
       join accepted n on n.subscription_id = i.subscription_id
-      where not n.same and i.part_id <> all (v_covered)),
+      where not n.same and i.part_id <> all (v_covered)
+      on conflict (subscription_id, position) do update set ordinal = excluded.ordinal, part_id = excluded.part_id,
+        part_uri = excluded.part_uri, mime_type = excluded.mime_type, text = excluded.text, bytes = excluded.bytes),
     receipts as (
       insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
       select p_scope, n.subscription_id, n.ordinal, 'version',

@@ -52,3 +52,22 @@ create trigger revocation_cover_added after insert on fenceline.revocation_cover
   referencing new table as changed for each statement execute function fenceline.on_revocation_cover();
 create trigger revocation_cover_removed after delete on fenceline.revocation_cover
   referencing old table as changed for each statement execute function fenceline.on_revocation_cover();
+
+-- Asking what covers a resource looks for each of its forty deny hashes. What was found stands while the scope's policy epoch does,
+-- which rises with every revocation and lift (F2).
+alter table fenceline.subscription
+  add column cleared_epoch bigint,                 -- policy epoch at which no standing revocation covered it
+  add column covering_epoch bigint not null default 0; -- newest revocation or lift that covers it, found then
+
+-- Of a resource under a reader only the newest version has a body, so its rows are written over by the next version's: what
+-- stays in place touches no index, and leaves nothing to be vacuumed.
+delete from fenceline.body b
+where b.ordinal < (select max(n.ordinal) from fenceline.body n where n.subscription_id = b.subscription_id);
+alter table fenceline.body drop constraint body_pkey;
+alter table fenceline.body add constraint body_pkey primary key (subscription_id, position);
+alter table fenceline.subscription
+  add column parts_kept int not null default 0;    -- the positions of its body are below
+update fenceline.subscription s
+set parts_kept = b.parts
+from (select subscription_id, max(position) + 1 as parts from fenceline.body group by subscription_id) b
+where b.subscription_id = s.subscription_id;

@@ -35,7 +35,7 @@ begin
   perform fenceline.record_transition(old, new);
   return null;
 end $$;
--- The condition keeps the hot paths (issue, accept, notify) from calling anything.
-create trigger subscription_transition after update on fenceline.subscription
+-- The columns keep the hot paths (issue, accept, notify), which set neither, from reading the condition.
+create trigger subscription_transition after update of lifecycle, generation on fenceline.subscription
   for each row when (old.lifecycle <> new.lifecycle or old.generation <> new.generation)
   execute function fenceline.on_subscription_transition();

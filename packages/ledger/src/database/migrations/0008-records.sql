@@ -10,14 +10,14 @@ from (select subscription_id, min(at) as first_at, max(at) filter (where kind = 
       from fenceline.receipt where subscription_id is not null group by subscription_id) t
 where t.subscription_id = s.subscription_id;
 
--- Only transitions call anything (the condition is that of subscription_transition).
+-- Only transitions call anything (the columns and the condition are those of subscription_transition).
 create function fenceline.note_subscription_times() returns trigger language plpgsql volatile as $$
 begin
   if new.generation <> old.generation then new.started_at := fenceline.now(); end if;
   new.ended_at := case when new.lifecycle <> 'CLOSED' then null when old.lifecycle = 'CLOSED' then old.ended_at else fenceline.now() end;
   return new;
 end $$;
-create trigger subscription_times before update on fenceline.subscription
+create trigger subscription_times before update of lifecycle, generation on fenceline.subscription
   for each row when (old.lifecycle <> new.lifecycle or old.generation <> new.generation)
   execute function fenceline.note_subscription_times();
 
