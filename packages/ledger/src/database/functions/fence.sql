@@ -56,8 +56,9 @@ $$;
 
 -- F2: the newest revocation or lift of a reader that covers a resource; 0 where there was none.
 -- This and session_stands are plpgsql, which keeps the plan of a query; a function in SQL is planned anew in every statement.
+-- Without statistics the planner takes revocations for few, and would read all of them for each resource.
 create or replace function fenceline.policy_epoch_of(p_subject bigint, p_resource bigint) returns bigint
-language plpgsql stable as $$
+language plpgsql stable set enable_seqscan = off as $$
 begin
   return coalesce(max(e.policy_epoch), 0)
     from fenceline.resource r join fenceline.revocation_epoch e on e.hash = any (r.deny_hashes)

@@ -131,7 +131,7 @@ create or replace function fenceline.issue_ordinals(
   p_scope int, p_generation bigint, p_subscriptions bigint[], p_reason text, p_lease_ms bigint, p_now timestamptz,
   p_uncovered_at bigint
 ) returns table (subscription_id bigint, ordinal bigint, request_id uuid, uri text, generation bigint, reason text)
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
   return query
@@ -139,7 +139,9 @@ begin
       select s.subscription_id, s.ctid as place, gen_random_uuid() as request_id, s.issued_ordinal > s.settled_ordinal as outlived, c.policy_epoch,
         case when s.pushed and s.acknowledged_epoch = t.epoch then t.epoch end as stream_epoch,
         case when c.policy_epoch = 0 then 0 when s.cleared_epoch = c.policy_epoch then s.covering_epoch
-          else fenceline.policy_epoch_of(c.subject_id, s.resource_id) end as covering_epoch,
+          else coalesce((
+            select max(e.policy_epoch) from fenceline.resource q join fenceline.revocation_epoch e on e.hash = any (q.deny_hashes)
+            where q.resource_id = s.resource_id and e.subject_id = c.subject_id), 0) end as covering_epoch,
         coalesce(p_reason, case
           when s.vanished_scan_id is not null then 'vanished'
           when s.accepted_ordinal = 0 then 'first'
