@@ -258,7 +258,7 @@ function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
 }
 
 const PREPARED = { prepared: true };
-const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(20)})`;
+const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(21)})`;
 const SETTLE = `select * from fenceline.settle_reads(${placeholders(13)})`;
 
 interface AcceptedRow {
@@ -317,11 +317,12 @@ function answerParameters(answers: readonly ReadAnswer[]): unknown[] {
 }
 
 function partParameters(answers: readonly ReadAnswer[]): unknown[] {
-  const parts = answers.flatMap(({ subscriptionId, parts }) =>
-    parts.map((part, position) => ({ ...part, position, subscriptionId })),
+  const parts = answers.flatMap(({ subscriptionId, ordinal, parts }) =>
+    parts.map((part, position) => ({ ...part, position, subscriptionId, ordinal })),
   );
   return [
     parts.map((part) => part.subscriptionId),
+    parts.map((part) => part.ordinal),
     parts.map((part) => part.position),
     parts.map((part) => keyDigest(resourceKey(part.uri))),
     parts.map((part) => part.uri),

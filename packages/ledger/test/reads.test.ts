@@ -215,6 +215,26 @@ describeLedger("fenced reads", (ledger) => {
     ]);
   });
 
+  test("a version with fewer parts keeps none of the version before, nor one that lost a part in the middle (F5, P3)", async () => {
+    const { session, id } = await oneResource("polled");
+    const part = (name: string) => ({ uri: `${URI}/${name}`, text: name });
+    const kept = async (names: readonly string[], digest: string) => {
+      const read = await issueOne(ledger, session);
+      const parts = names.map(part);
+      const accepted = await ledger.acceptResourceVersions(session, [{ ...answer(read, digest), parts }]);
+      expect(accepted).toMatchObject([{ outcome: "accepted" }]);
+      await ledger.advanceClock(exactTiming.polledIntervalMs);
+      const bodies = "select text from fenceline.body where subscription_id = $1 order by position";
+      return (await ledger.sql<{ text: string }>(bodies, [id])).map(({ text }) => text);
+    };
+    expect(await kept(["a", "b", "c"], "v1")).toEqual(["a", "b", "c"]);
+    expect(await kept(["d"], "v2")).toEqual(["d"]);
+    expect(await kept(["a", "b", "c"], "v3")).toEqual(["a", "b", "c"]);
+    await insertRevocation(ledger.sql, session, { uri: `${URI}/b` });
+    expect(await kept(["a", "b", "c"], "v4")).toEqual(["a", "c"]);
+    expect(await kept([], "v5")).toEqual([]);
+  });
+
   test("nothing that a standing revocation covers is issued or accepted (F3, P2)", async () => {
     const { session, id } = await oneResource();
     const read = await issueOne(ledger, session);

@@ -236,7 +236,7 @@ end $$;
 -- covers is dropped before it is kept, and clears the digest, so that the next read brings it back after a lift (F5, F6).
 --   p_subscriptions … p_bytes   parallel, one per answer
 --   p_part_counts               how many parts each has, at positions from 0 on
---   p_part_*                    parallel, one per part; p_part_subscriptions says whose
+--   p_part_*                    parallel, one per part; p_part_subscriptions and p_part_ordinals say whose
 --   p_polled_ms, p_pushed_ms, p_jitter  when a current version is read again
 --   outcome  'accepted' | 'accepted_not_current' | 'unchanged' | 'unchanged_not_current' | 'stale' | 'stale_after_close'
 --            | 'revoked' | 'not_issued'; one row 'resources_missing': nothing was decided, create the parts' resources first
@@ -244,7 +244,7 @@ create or replace function fenceline.accept_resource_versions(
   p_scope int, p_generation bigint, p_source int,
   p_subscriptions bigint[], p_ordinals bigint[], p_request_ids uuid[], p_digests bytea[], p_mime_types text[], p_sizes bigint[],
   p_part_counts int[],
-  p_part_subscriptions bigint[], p_part_positions int[], p_part_key_digests bytea[], p_part_uris text[], p_part_mime_types text[],
+  p_part_subscriptions bigint[], p_part_ordinals bigint[], p_part_positions int[], p_part_key_digests bytea[], p_part_uris text[], p_part_mime_types text[],
   p_part_texts text[], p_part_bytes bytea[],
   p_polled_ms bigint, p_pushed_ms bigint, p_jitter float8
 ) returns table (subscription_id bigint, ordinal bigint, outcome text, version_ordinal bigint) language plpgsql volatile as $$
@@ -259,14 +259,16 @@ declare
   v_covered bigint[] := '{}'; -- of these, the ones that a standing revocation covers
   v_lacking bigint[] := '{}'; -- subscriptions that they are parts of
   v_derived boolean; -- something was derived from one of them
+  v_fewer boolean; -- one may have fewer parts than its version before
   v_awaited bigint[];
 begin
   perform fenceline.fence_shared(p_scope);
   v_now := fenceline.now();
-  select bool_or(l.derived), array_agg(l.subscription_id), array_agg(l.resource_id), array_agg(l.uri)
-  into v_derived, v_ids, v_resources, v_uris
+  select bool_or(l.derived), max(l.parts_kept) > (select min(i.parts) from unnest(p_part_counts) as i (parts)),
+    array_agg(l.subscription_id), array_agg(l.resource_id), array_agg(l.uri)
+  into v_derived, v_fewer, v_ids, v_resources, v_uris
   from (
-    select s.derived, s.subscription_id, s.resource_id, s.uri from fenceline.subscription s
+    select s.derived, s.parts_kept, s.subscription_id, s.resource_id, s.uri from fenceline.subscription s
     where s.subscription_id = any (p_subscriptions) and s.scope_id = p_scope
     order by s.subscription_id for no key update) l;
   select c.subject_id, c.policy_epoch, c.standing_revocations, c.suspended_at, x.session_id is not null as session_stands
@@ -293,7 +295,9 @@ begin
     if v_scope.standing_revocations > 0 then
       v_covered := fenceline.covered_resources(v_scope.subject_id, v_parts);
       v_lacking := array(
-        select i.subscription_id from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
+        select i.subscription_id
+        from unnest(p_part_subscriptions, p_part_ordinals, v_parts) as i (subscription_id, ordinal, part_id)
+        join fenceline.subscription s on s.subscription_id = i.subscription_id and s.accepted_ordinal < i.ordinal
         where i.part_id = any (v_covered));
     end if;
   end if;
@@ -305,11 +309,11 @@ begin
   end if;
   return query
     with asked as materialized (
-      select i.*, s.ctid as place, s.resource_id, s.generation, s.listed_scan_id, s.parts_kept, r.issued_at, r.notification_number,
-        r.stream_epoch,
+      select i.*, s.ctid as place, s.resource_id, s.generation, s.listed_scan_id, r.issued_at, r.notification_number,
+        r.stream_epoch, s.version_ordinal as kept_ordinal,
         case when s.cleared_epoch = v_scope.policy_epoch then s.covering_epoch end as covering_epoch,
         i.subscription_id = any (v_lacking) as lacking,
-        s.digest = i.digest and s.digest_generation = s.generation as same,
+        coalesce(s.digest = i.digest and s.digest_generation = s.generation, false) as same,
         s.notification_number = r.notification_number and (not s.pushed or coalesce(r.stream_epoch = (
           select t.epoch from fenceline.stream t where t.scope_id = s.scope_id and t.shard = s.shard), false)) as current,
         case
@@ -340,57 +344,54 @@ begin
             s.subscription_id, a.ordinal)),
         failures = 0, hidden_because = null, not_found_at = null
       -- It is locked, so it is where it was found.
-      from asked a where s.ctid = a.place and a.refusal is null
-      returning s.subscription_id, a.ordinal, s.version_ordinal, a.same is true as same, a.current, a.lacking, a.resource_id,
-        s.generation, a.digest, a.mime_type, a.size, a.listed_scan_id, a.covering_epoch, a.parts, a.parts_kept),
+      from asked a where s.ctid = a.place and a.refusal is null),
     versions as (
       insert into fenceline.resource_version
         (subscription_id, ordinal, generation, policy_epoch, digest, mime_type, bytes, scan_id, accepted_at)
-      select n.subscription_id, n.ordinal, n.generation,
+      select a.subscription_id, a.ordinal, a.generation,
         -- It is a digest of what was dropped as well (P8).
         case when v_scope.policy_epoch = 0 then 0
-          else coalesce(n.covering_epoch, fenceline.policy_epoch_of(v_scope.subject_id, n.resource_id)) end,
-        case when not n.lacking then n.digest end, n.mime_type, n.size, n.listed_scan_id, v_now
-      from accepted n where not n.same),
+          else coalesce(a.covering_epoch, fenceline.policy_epoch_of(v_scope.subject_id, a.resource_id)) end,
+        case when not a.lacking then a.digest end, a.mime_type, a.size, a.listed_scan_id, v_now
+      from asked a where a.refusal is null and not a.same),
     due_in_indexes as (
       insert into fenceline.outbox as o (subscription_id, index_id, ordinal)
-      select n.subscription_id, x.index_id, n.ordinal from accepted n cross join fenceline.index x
-      where not n.same and x.takes_versions and x.retired_at is null
-      order by n.subscription_id, x.index_id
+      select a.subscription_id, x.index_id, a.ordinal from asked a cross join fenceline.index x
+      where a.refusal is null and not a.same and x.takes_versions and x.retired_at is null
+      order by a.subscription_id, x.index_id
       on conflict (subscription_id, index_id) do update set ordinal = excluded.ordinal, pending = true),
-    superseded as (
-      delete from fenceline.body b using accepted n
-      where not n.same and (n.parts < n.parts_kept or n.lacking) and b.subscription_id = n.subscription_id
-        and (b.position >= n.parts or exists (
-          select 1 from unnest(p_part_subscriptions, p_part_positions, v_parts) as i (subscription_id, position, part_id)
-          where i.subscription_id = b.subscription_id and i.position = b.position and i.part_id = any (v_covered)))),
     bodies as (
       insert into fenceline.body (subscription_id, ordinal, position, part_id, part_uri, mime_type, text, bytes)
-      select n.subscription_id, n.ordinal, i.position, i.part_id, i.uri, i.mime_type, i.text, i.bytes
-      from unnest(p_part_subscriptions, p_part_positions, v_parts, p_part_uris, p_part_mime_types, p_part_texts, p_part_bytes)
-        as i (subscription_id, position, part_id, uri, mime_type, text, bytes)
-      join accepted n on n.subscription_id = i.subscription_id
-      where not n.same and i.part_id <> all (v_covered)
+      select i.*
+      from unnest(p_part_subscriptions, p_part_ordinals, p_part_positions, v_parts, p_part_uris, p_part_mime_types, p_part_texts,
+        p_part_bytes) as i (subscription_id, ordinal, position, part_id, uri, mime_type, text, bytes)
+      -- Not a join, which is planned for ten rows and would read all answers for each part.
+      where (i.subscription_id in (select a.subscription_id from asked a where a.refusal is null and not a.same)) is true
+        and i.part_id <> all (v_covered)
       on conflict (subscription_id, position) do update set ordinal = excluded.ordinal, part_id = excluded.part_id,
         part_uri = excluded.part_uri, mime_type = excluded.mime_type, text = excluded.text, bytes = excluded.bytes),
     receipts as (
       insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, detail, at)
-      select p_scope, n.subscription_id, n.ordinal, 'version',
-        jsonb_build_object('generation', n.generation, 'current', n.current), v_now
-      from accepted n where not n.same
-      union all
-      select p_scope, n.subscription_id, n.ordinal, 'part_left_out', null, v_now from accepted n where not n.same and n.lacking
-      union all
-      select p_scope, a.subscription_id, a.ordinal, case a.refusal when 'revoked' then 'refused_revoked' else a.refusal end,
-        jsonb_build_object('session', p_generation), v_now
-      from asked a where a.refusal is not null)
-    select n.subscription_id, n.ordinal,
-      case when n.same then 'unchanged' else 'accepted' end || case when n.current then '' else '_not_current' end,
-      n.version_ordinal
-    from accepted n
-    union all
-    select a.subscription_id, a.ordinal, a.refusal, null from asked a where a.refusal is not null;
+      select p_scope, a.subscription_id, a.ordinal,
+        case a.refusal when 'revoked' then 'refused_revoked' else coalesce(a.refusal, 'version') end,
+        case when a.refusal is null then jsonb_build_object('generation', a.generation, 'current', a.current)
+          else jsonb_build_object('session', p_generation) end, v_now
+      from asked a where a.refusal is not null or not a.same)
+    select a.subscription_id, a.ordinal,
+      coalesce(a.refusal, case when a.same then 'unchanged' else 'accepted' end || case when a.current then '' else '_not_current' end),
+      case when a.refusal is null then case when a.same then a.kept_ordinal else a.ordinal end end
+    from asked a;
+  -- What the parts of a new version did not write over.
+  if v_fewer or cardinality(v_lacking) > 0 then
+    delete from fenceline.body b using fenceline.subscription s
+    where s.subscription_id = any (v_ids) and b.subscription_id = s.subscription_id and b.ordinal <> s.version_ordinal;
+  end if;
   if cardinality(v_lacking) > 0 then
+    insert into fenceline.receipt (scope_id, subscription_id, ordinal, kind, at)
+    select p_scope, s.subscription_id, s.version_ordinal, 'part_left_out', v_now
+    from unnest(p_subscriptions, p_ordinals) as i (subscription_id, ordinal)
+    join fenceline.subscription s on s.subscription_id = i.subscription_id and s.version_ordinal = i.ordinal
+    where s.subscription_id = any (v_lacking);
     perform fenceline.note_parts_left_out(array_agg(i.subscription_id), array_agg(i.part_id))
     from unnest(p_part_subscriptions, v_parts) as i (subscription_id, part_id)
     join unnest(p_subscriptions, p_ordinals) as a (subscription_id, ordinal) on a.subscription_id = i.subscription_id
