@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { Ledger } from "#src/ledger.js";
 import type { Session } from "#src/sessions.js";
 import {
   activate,
@@ -62,6 +63,15 @@ describeWholeLedgerOnPostgres("scans that overlap with others", (ledger) => {
       () => ledger.finishScan(session, begun.scanId, { complete: true }),
     );
     expect([finished, waited]).toEqual(["incomplete", true]);
+  });
+
+  test("S8: of two scans that begin at once one forgets the entries of old ones, and the other does not wait for it", async () => {
+    const session = await openSession(ledger);
+    for (let n = 0; n < 4; n += 1) await scan(ledger, session, [A, B, C]);
+    const begin = (areas: Pick<Ledger, "beginScan">) => areas.beginScan(session);
+    const [first, second, waited] = await overlapping(ledger, begin, () => begin(ledger));
+    expect([first, second]).toEqual([{ scanId: expect.any(Number) }, { scanId: expect.any(Number) }]);
+    expect(waited).toBe(false);
   });
 
   test("S6: a list_changed that commits while a snapshot is used takes its proof away", async () => {

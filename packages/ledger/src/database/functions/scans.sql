@@ -41,8 +41,9 @@ end $$;
 
 -- Deletes a batch of entries, and the pages and templates, of scans that nothing needs any more: neither the last two, which a
 -- publication may take, nor the catalogue's, which a completeness task may take (S6). Without the fence: what goes is of no use
--- to a later holder either, and a revocation need not wait for it.
---   → entries deleted; 0 also where the session is lost
+-- to a later holder either, and a revocation need not wait for it. One at a time for a scope: two would delete the same rows, in
+-- any order, and wait for each other.
+--   → entries deleted; 0 also where the session is lost, and where another call is at it
 create or replace function fenceline.forget_scan_entries(p_scope int, p_generation bigint, p_limit int) returns int
 language plpgsql volatile as $$
 declare
@@ -50,6 +51,7 @@ declare
   v_deleted int;
 begin
   if not fenceline.session_stands(p_scope, p_generation) then return 0; end if;
+  if not pg_try_advisory_xact_lock(hashtext('fenceline.forget_scan_entries'), p_scope) then return 0; end if;
   v_old := array(
     select x.scan_id
     from (
