@@ -9,7 +9,7 @@
  * refused rather than replaced, so that what is read back is always what was given.
  */
 import { z } from "zod";
-import { FencelineError } from "./errors.js";
+import { assert, FencelineError } from "./errors.js";
 
 /**
  * Longest name of a source, subject, owner, store, index or request, in UTF-16 code units. At three bytes each it stays
@@ -114,13 +114,14 @@ export function checkedCalls<Area extends object>(schemas: ArgumentsOf<Area>, ca
  * Refuses a value that does not fit.
  *
  * @param field how the error names the value; what lies inside it is named by its path: `answers[3].ordinal`
+ * @returns the value with the fields that the schema knows, and no others
  * @throws {FencelineError} `input_invalid`
  */
-export function checkArgument(field: string, schema: z.ZodType, value: unknown): void {
+export function checkArgument<Value>(field: string, schema: z.ZodType<Value>, value: unknown): Value {
   const parsed = schema.safeParse(value, { error: expectation });
-  if (parsed.success) return;
-  const [issue, ...others] = innermost(parsed.error.issues);
-  if (issue === undefined) return;
+  if (parsed.success) return parsed.data;
+  const [issue, ...others] = innermost(parsed.error.issues).flatMap(oneOfEachUnknown);
+  assert(issue !== undefined, "What a schema refuses has an issue.");
   const more = others.length === 0 ? "" : ` (and ${others.length} more that do not fit)`;
   throw inputInvalid(`${field}${pathText(issue.path)}`, valueAt(value, issue), `${issue.message}${more}`);
 }
@@ -185,6 +186,17 @@ function innermost(issues: readonly Issue[]): readonly Issue[] {
   return furthest.map((inner) => ({ ...inner, path: [...issue.path, ...inner.path] }));
 }
 
+/** A field that a schema does not know is named itself, and not shown: it may be content. */
+function oneOfEachUnknown(issue: Issue): readonly Issue[] {
+  if (issue.code !== "unrecognized_keys") return [issue];
+  return issue.keys.map((key) => ({
+    code: "custom",
+    message: issue.message,
+    path: [...issue.path, key],
+    params: { isContent: true },
+  }));
+}
+
 /** In our words where a schema has none of its own. */
 function expectation(issue: z.core.$ZodRawIssue): string {
   switch (issue.code) {
@@ -205,7 +217,7 @@ function expectation(issue: z.core.$ZodRawIssue): string {
     case "invalid_union":
       return "expected another form";
     case "unrecognized_keys":
-      return `expected no ${issue.keys.join(", ")}`;
+      return "expected no such field";
     default:
       return "expected another value";
   }
@@ -215,8 +227,12 @@ function bound(inclusive: boolean | undefined, atWhat: string, strict: string): 
   return inclusive === false ? strict : `at ${atWhat}`;
 }
 
+const PLAIN_FIELD = /^\w{1,40}$/;
+
 function pathText(path: readonly PropertyKey[]): string {
-  return path.map((step) => (typeof step === "number" ? `[${step}]` : `.${String(step)}`)).join("");
+  return path
+    .map((step) => (typeof step === "string" && PLAIN_FIELD.test(step) ? `.${step}` : `[${shortened(step)}]`))
+    .join("");
 }
 
 function valueAt(value: unknown, issue: Issue): string | undefined {

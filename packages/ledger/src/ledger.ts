@@ -167,8 +167,8 @@ function composeLedger(parts: LedgerParts, timing: ReadTiming | undefined): Ledg
     restored,
     onWake: (onWake) => listenForWakes(database, channel, onWake),
     async announce(wake) {
-      checkArgument("wake", wakeArgument, wake);
-      await queryable.query("select pg_notify($1, $2)", [channel, JSON.stringify(wake)]);
+      const known = checkArgument("wake", wakeArgument, wake);
+      await queryable.query("select pg_notify($1, $2)", [channel, JSON.stringify(known)]);
     },
     takeDigestKeyOut: async () => (await takeDigestKeyOut(queryable, identity)).toString("hex"),
     withReadTiming(other) {

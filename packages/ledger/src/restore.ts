@@ -135,8 +135,8 @@ const seenPositionSchema = z.object({
   mark: z.string().regex(/^[0-9a-f]{12}$/),
   incarnation: count.max(2 ** 31 - 2),
   number,
-  /** By name; `null` where none was drawn from it. */
-  sequences: z.record(z.string(), number.nullable()),
+  /** By name, which is an identifier; `null` where none was drawn from it. */
+  sequences: z.record(z.string().regex(/^[a-z0-9_]{1,63}$/), number.nullable()),
 });
 
 type SeenPosition = z.infer<typeof seenPositionSchema>;

@@ -7,7 +7,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { MAX_NAME_LENGTH, MAX_URI_LENGTH } from "#src/input.js";
 import { type Ledger, openLedger } from "#src/ledger.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
-import { calls, fieldsOf, notChecked } from "./every-call.js";
+import type { Session } from "#src/sessions.js";
+import { calls, fieldsOf, notChecked, withUnknownField } from "./every-call.js";
 
 const LONG = "x".repeat(100_000);
 
@@ -128,6 +129,49 @@ function refusesBadInput(address: () => Promise<string>): void {
     expect(await ledger.listGrants({ source: name })).toHaveLength(1);
     await ledger.revoke({ source: name, subject: name, scope: { uri }, reason: "test", requestId: name });
     expect(await ledger.trace({ uri })).toMatchObject({ versions: [] });
+  });
+
+  test("reaches no statement in a field that the call does not know, in any object of any call", async () => {
+    const deep = JSON.parse(`${"[".repeat(50_000)}${"]".repeat(50_000)}`);
+    const failed: string[] = [];
+    let tried = 0;
+    for (const [call, parameters] of Object.entries(calls)) {
+      for (const value of ["\0", "\ud800", LONG, deep]) {
+        for (const given of withUnknownField(parameters, "unknown", value)) {
+          tried += 1;
+          const method = ledger[call as keyof Ledger] as (...values: unknown[]) => Promise<unknown>;
+          const { code, message } = await method(...given).then(
+            () => ({ code: "taken", message: "" }),
+            (error: unknown) => error as { code?: string; message: string },
+          );
+          if (code === undefined || code === "statement_failed") failed.push(`${call}: ${code} ${message}`);
+        }
+      }
+    }
+    expect(failed).toEqual([]);
+    expect(tried).toBeGreaterThan(400);
+  });
+
+  test("names the unknown field of what is kept as it comes, and does not show it (U1, P8)", async () => {
+    const opened = await ledger.openSession({ source: "catalog", reader: "svc:rag", owner: "worker", leaseMs: 60_000 });
+    const { session } = opened as { session: Session };
+    const negotiated = {
+      era: "legacy",
+      protocolVersion: "1",
+      resources: true,
+      subscribe: true,
+      listChanged: true,
+    } as const;
+    const record = (unknown: object) => ledger.recordCapabilities(session, { ...negotiated, ...unknown });
+    await expect(record({ "price\0": "100" })).rejects.toMatchObject({
+      code: "input_invalid",
+      field: 'negotiated["price\\u0000"]',
+      message: 'negotiated["price\\u0000"] does not fit: expected no such field.',
+    });
+    await expect(record({ server: { name: "catalog", version: "1", title: "\0" } })).rejects.toMatchObject({
+      code: "input_invalid",
+      field: "negotiated.server.title",
+    });
   });
 }
 

@@ -343,6 +343,23 @@ export function fieldsOf(call: string, parameters: readonly Parameter[]): Field[
   );
 }
 
+/** The arguments of a call with one field more in each of their objects, in turn. */
+export function withUnknownField(parameters: readonly Parameter[], field: string, value: unknown): unknown[][] {
+  return parameters.flatMap(([, given], place) =>
+    objectsOf(given, []).map((path) =>
+      parameters.map(([, other], at) => (at === place ? replaced(other, [...path, field], value) : other)),
+    ),
+  );
+}
+
+function objectsOf(value: unknown, path: Path): Path[] {
+  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return [];
+  const inside = Object.entries(value).flatMap(([step, member]) =>
+    objectsOf(member, [...path, Array.isArray(value) ? Number(step) : step]),
+  );
+  return Array.isArray(value) ? inside : [path, ...inside];
+}
+
 type Path = readonly (string | number)[];
 
 function leavesOf(value: unknown, path: Path): { path: Path; leaf: unknown }[] {

@@ -41,6 +41,8 @@ describeLedger("the evidence of a restored backup", (ledger) => {
         { sequences: null },
         { sequences: { receipt_receipt_id_seq: "many" } },
         { sequences: { entry_number: 2 ** 53 - 1 } },
+        { sequences: { "\0": 1 } },
+        { sequences: { "\ud800": 1 } },
       ]) {
         await expect(facade.recognizeRestore({ position: tokenOf({ ...seen, ...wrong }) })).rejects.toMatchObject({
           code: "position_invalid",

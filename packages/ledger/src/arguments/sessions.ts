@@ -14,10 +14,11 @@ export const sessionArguments: ArgumentsOf<SessionLedger> = {
     ["session", session],
     [
       "negotiated",
-      z.object({
+      // Kept as it comes.
+      z.strictObject({
         era: z.enum(["modern", "legacy"]),
         protocolVersion: name,
-        server: z.object({ name: storableText, version: storableText }).optional(),
+        server: z.strictObject({ name: storableText, version: storableText }).optional(),
         resources: z.boolean(),
         subscribe: z.boolean(),
         listChanged: z.boolean(),
