@@ -46,6 +46,8 @@ export class PooledDatabase implements Database {
   /** Whether a connection's session is the database's own, which may be given settings and prepared statements. */
   readonly #isOwn = new WeakMap<pg.PoolClient, boolean>();
   readonly #listener: Listener;
+  /** Those who wait for a connection, which a pool that ends never gives them. */
+  readonly #waiting = new Set<() => void>();
   #closing: Promise<void> | undefined;
   #delivers: Promise<boolean> | undefined;
 
@@ -148,6 +150,7 @@ export class PooledDatabase implements Database {
       if (this.#options.ownsPool) await this.#pool.end();
       await this.#options.onClose?.();
     })();
+    for (const giveUp of this.#waiting) giveUp();
     return this.#closing;
   }
 
@@ -174,16 +177,49 @@ export class PooledDatabase implements Database {
     for (let wait = RETRY_FIRST_MS; ; wait = Math.min(wait * 2, RETRY_MOST_MS)) {
       this.#refuseWhenClosed();
       try {
-        const client = await withinDeadline(this.#pool.connect(), deadline);
+        const client = await this.#connected(deadline);
         const session = new Session(client, this.address);
         if (await this.#isUsable(session)) return session;
         session.release();
         continue;
       } catch (error) {
+        this.#refuseWhenClosed();
         if (!mayConnectLater(error) || performance.now() + wait >= deadline) throw this.#unreachable(error);
       }
       await delay(wait);
     }
+  }
+
+  /**
+   * A client of the pool; rejects at the deadline and when the database is closed. Plain timers: this is on the way of every
+   * statement, where an abortable delay costs more than all else of the checkout.
+   */
+  #connected(deadline: number): Promise<pg.PoolClient> {
+    return new Promise((resolve, reject) => {
+      let hasGivenUp = false;
+      const giveUp = () => {
+        settle();
+        hasGivenUp = true;
+        reject(new FencelineError("database_unreachable", "no free or new connection in time"));
+      };
+      const timer = setTimeout(giveUp, Math.max(1, deadline - performance.now()));
+      const settle = () => {
+        clearTimeout(timer);
+        this.#waiting.delete(giveUp);
+      };
+      this.#waiting.add(giveUp);
+      this.#pool.connect().then(
+        (client) => {
+          if (hasGivenUp) return client.release();
+          settle();
+          resolve(client);
+        },
+        (error: unknown) => {
+          settle();
+          reject(error);
+        },
+      );
+    });
   }
 
   /** Gives a new connection its settings, and finds out whether an older one has been lost meanwhile. */
@@ -365,31 +401,6 @@ function statementName(text: string): string {
   const name = `fenceline_${createHash("sha256").update(text).digest("hex").slice(0, 32)}`;
   statementNames.set(text, name);
   return name;
-}
-
-/** Plain timers: this is on the way of every statement, where an abortable delay costs more than all else of the checkout. */
-function withinDeadline(connecting: Promise<pg.PoolClient>, deadline: number): Promise<pg.PoolClient> {
-  return new Promise((resolve, reject) => {
-    let expired = false;
-    const timer = setTimeout(
-      () => {
-        expired = true;
-        reject(new FencelineError("database_unreachable", "no free or new connection in time"));
-      },
-      Math.max(1, deadline - performance.now()),
-    );
-    connecting.then(
-      (client) => {
-        clearTimeout(timer);
-        if (expired) client.release();
-        else resolve(client);
-      },
-      (error: unknown) => {
-        clearTimeout(timer);
-        reject(error);
-      },
-    );
-  });
 }
 
 function messageOf(error: unknown): string {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describeWhere, describeWithPostgres } from "@fenceline/test-services";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { openDatabase } from "#src/database/database.js";
+import { type Database, openDatabase } from "#src/database/database.js";
 import { type Ledger, type OpenLedgerOptions, openLedger } from "#src/ledger.js";
 import { fileWitness } from "#src/witness.js";
 import {
@@ -62,6 +62,30 @@ describeWithPostgres("a prepared statement", (url) => {
     expect(await ask()).toEqual([{ a: 1, b: "more" }]);
     await create("a int", "1 / (n - n)");
     await expect(ask()).rejects.toMatchObject({ code: "statement_failed" });
+  });
+});
+
+describeWithPostgres("a call that waits for a connection while the ledger is closed", (url) => {
+  /** Closes while one transaction has the only connection and other calls wait for it; it ends after they have answered. */
+  async function closedWhileWaiting(database: Database): Promise<unknown[]> {
+    const { closed, settled } = await database.transaction(async (transaction) => {
+      await transaction.query("select 1");
+      const waiting = [database.query("select 1"), database.transaction((second) => second.query("select 1"))];
+      const answers = Promise.allSettled(waiting);
+      const closed = database.close();
+      return { closed, settled: await answers };
+    });
+    await closed;
+    return settled.map((answer) => answer.status === "rejected" && answer.reason.code);
+  }
+
+  test("is refused at once, and what runs is waited for", async () => {
+    const closed = ["ledger_closed", "ledger_closed"];
+    expect(await closedWhileWaiting(await openDatabase(url, { maxConnections: 1 }))).toEqual(closed);
+    const pool = new pg.Pool({ connectionString: url, max: 1 });
+    ends.push(() => pool.end());
+    expect(await closedWhileWaiting(await openDatabase(pool))).toEqual(closed);
+    expect((await pool.query("select 1 as one")).rows).toEqual([{ one: 1 }]);
   });
 });
 
