@@ -669,6 +669,8 @@ CREATE UNIQUE INDEX held_removal_open ON fenceline.held_removal USING btree (sco
 
 CREATE INDEX outbox_pending ON fenceline.outbox USING btree (index_id, subscription_id) WHERE pending;
 
+CREATE INDEX part_taken_by_part ON fenceline.part_taken USING btree (part_id);
+
 CREATE INDEX policy_scope_subject ON fenceline.policy_scope USING btree (subject_id);
 
 CREATE INDEX purge_receipt_revocation ON fenceline.purge_receipt USING btree (revocation_id);

@@ -73,6 +73,34 @@ describeWholeLedger("revoked parts of a directory", (ledger) => {
     expect(await seen(ledger, index, READER)).toEqual(["open", "secret"]);
   });
 
+  test("a part that was taken before it was indexed still leads to its version, without entries (F5, L4)", async () => {
+    const versionsOf = async (uri: string, source: string) =>
+      (await ledger.trace({ uri })).versions
+        .filter((version) => version.source === source)
+        .map(({ uri: of, entries }) => ({ of, entries }));
+    const found = [{ of: DIRECTORY, entries: [] }];
+    await createIndex(ledger);
+    const revoked = await activeSource(ledger, [DIRECTORY]);
+    await readNow(ledger, revoked.session, [DIRECTORY], () => PARTS);
+    const { revocationId } = await revokeSecret(revoked.source);
+    await advance(ledger, revocationId);
+    expect(await versionsOf("catalog://plans/secret", revoked.source)).toEqual(found);
+    expect(await versionsOf("catalog://plans/open", revoked.source)).toEqual(found);
+
+    const deleted = await activeSource(ledger, [DIRECTORY]);
+    await readNow(ledger, deleted.session, [DIRECTORY], () => PARTS);
+    for (const outcome of ["tombstone_pending", "tombstoned"]) {
+      const demand = { uris: [DIRECTORY], reason: "demand", leaseMs: 10_000 } as const;
+      const [read] = await ledger.issueReads(deleted.session, demand);
+      const notFound = { ...(read as NonNullable<typeof read>), as: "not_found" } as const;
+      expect(await ledger.settleReads(deleted.session, [notFound])).toMatchObject([{ outcome }]);
+      await ledger.advanceClock(3_600_000);
+    }
+    expect(await versionsOf("catalog://plans/secret", deleted.source)).toEqual(found);
+    expect(await versionsOf(DIRECTORY, deleted.source)).toEqual(found);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
   test("a directory first read while a part of it was revoked is read again at once when that is lifted, for each revocation (P2, F5)", async () => {
     const { session, source } = await activeSource(ledger, [DIRECTORY]);
     const revoked: number[] = [];

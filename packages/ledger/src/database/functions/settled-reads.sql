@@ -122,7 +122,16 @@ begin
   update fenceline.outbox o
   set pending = false, ordinal = greatest(o.ordinal, s.accepted_ordinal), confirmed_ordinal = greatest(o.confirmed_ordinal, s.accepted_ordinal)
   from fenceline.subscription s where s.subscription_id = any (p_subscriptions) and o.subscription_id = s.subscription_id;
-  delete from fenceline.body where subscription_id = any (p_subscriptions);
+  with taken as (
+    delete from fenceline.body where subscription_id = any (p_subscriptions)
+    returning subscription_id, ordinal, part_id)
+  insert into fenceline.part_taken (subscription_id, ordinal, part_id)
+  select distinct t.subscription_id, t.ordinal, t.part_id
+  from taken t join fenceline.subscription s using (subscription_id)
+  -- A version without parts is of its own URI.
+  where exists (
+    select 1 from taken p where p.subscription_id = t.subscription_id and p.ordinal = t.ordinal and p.part_id <> s.resource_id)
+  on conflict do nothing;
   perform fenceline.forget_digests(p_subscriptions);
   with gone as (
     update fenceline.subscription

@@ -65,6 +65,10 @@ begin
     from asked a join fenceline.body b on b.part_id = a.resource_id
     join fenceline.subscription s on s.subscription_id = b.subscription_id and s.resource_id <> a.resource_id
     union
+    select t.subscription_id, t.ordinal, t.part_id
+    from asked a join fenceline.part_taken t on t.part_id = a.resource_id
+    join fenceline.subscription s on s.subscription_id = t.subscription_id and s.resource_id <> a.resource_id
+    union
     select r.subscription_id, r.ordinal, null from fenceline.group_root r where r.group_id = v_group
   )
   select t.subscription_id, t.ordinal, s.uri, encode(v.digest, 'hex'), v.accepted_at, src.name, subj.name, rd.request_id,
