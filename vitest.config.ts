@@ -1,8 +1,10 @@
-import { defineConfig } from "vitest/config";
+import { configDefaults, defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
     include: ["packages/*/test/**/*.test.ts", "test/**/*.test.ts"],
+    // Need the packages of a workspace of their own: `npm run test:servers`
+    exclude: [...configDefaults.exclude, "test/servers/**"],
     environment: "node",
     // Child processes and global state (signals, sockets, PGlite's memory of about 500 MB) stay in a process per file.
     pool: "forks",

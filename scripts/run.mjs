@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import { check } from "./check.mjs";
 import { endedBy, runAttached } from "./child-process.mjs";
-import { root, SetUpError, setUp } from "./set-up.mjs";
+import { root, SetUpError, setUp, setUpServers } from "./set-up.mjs";
 
 const vitest = join(root, "node_modules/vitest/vitest.mjs");
 const biome = join(root, "node_modules/@biomejs/biome/bin/biome");
@@ -15,13 +15,17 @@ const bench = join(root, "test/bench/dist/main.js");
 const demo = join(root, "examples/price-catalog/dist/main.js");
 const ordeal = join(root, "test/ordeal/dist/main.js");
 
-/** @typedef {{ needsChecks?: boolean, run(args: string[]): Promise<number> }} Command */
+/** @typedef {{ needsChecks?: boolean, needsServers?: boolean, run(args: string[]): Promise<number> }} Command */
 
 /** @type {Record<string, Command>} */
 const commands = {
   demo: { run: (args) => node(["--enable-source-maps", demo, ...args]) },
   // The config is loaded in memory: a checkout that belongs to someone else can be tested without writing to it.
   test: { run: (args) => node([vitest, "run", "--configLoader", "runner", ...args]) },
+  "test:servers": {
+    needsServers: true,
+    run: (args) => node([vitest, "run", "--configLoader", "runner", "--config", "vitest.servers.config.ts", ...args]),
+  },
   bench: { run: (args) => node(["--enable-source-maps", bench, ...args]) },
   ordeal: { run: (args) => node(["--enable-source-maps", ordeal, ...args]) },
   check: { needsChecks: true, run: check },
@@ -39,6 +43,7 @@ export async function main([name = "", ...args]) {
   }
   try {
     await setUp({ needsChecks: command.needsChecks ?? false });
+    if (command.needsServers && !endedBy()) await setUpServers();
     process.exitCode = endedBy() ?? (await command.run(args));
   } catch (error) {
     if (!(error instanceof SetUpError)) throw error;

@@ -20,6 +20,8 @@ export const pnpm = ["--yes", "--loglevel=error", JSON.parse(read("package.json"
 /** The packages of the workspace, apart from the root and from the one that holds the tools of `npm run check`. */
 const packages = ["packages/ledger", "packages/connector-mcp", "examples/price-catalog", "test", "test/services"];
 const checks = "scripts";
+/** The published servers that `npm run test:servers` runs: a workspace and a lock file of their own. */
+const servers = join(root, "test/servers");
 const stampFile = join(root, "node_modules/.fenceline-set-up.json");
 
 /** A set-up that failed for a reason the message tells in full. */
@@ -37,13 +39,43 @@ export async function setUp({ needsChecks }) {
   });
 }
 
+/**
+ * Installs the servers of `npm run test:servers`; pnpm itself sees what is there already.
+ *
+ * @throws {SetUpError}
+ */
+export async function setUpServers() {
+  await withSetUpLock(join(root, ".set-up.lock"), async () => {
+    const started = Date.now();
+    console.error("Installing the servers of test/servers/pnpm-lock.yaml …");
+    const { code, output } = await installFrozen(servers, []);
+    if (code !== 0) {
+      const lines = output.split("\n").slice(-12).join("\n");
+      throw new SetUpError(
+        `${lines}\n\n${whyInstallFailed(output)}\nThe servers of test/servers are not there: none was tested.`,
+      );
+    }
+    console.error(`Installed in ${Math.round((Date.now() - started) / 1000)} s.`);
+  });
+}
+
 /** @param {boolean} needsChecks */
 async function install(needsChecks) {
   const started = Date.now();
   console.error("Installing the packages of pnpm-lock.yaml …");
+  const { code, output } = await installFrozen(root, needsChecks ? [] : ["--filter", "!@fenceline/scripts"]);
+  if (code !== 0) throw new SetUpError(`${output.split("\n").slice(-12).join("\n")}\n\n${whyInstallFailed(output)}`);
+  writeFileSync(stampFile, JSON.stringify({ digest: digestOfDependencies(), checks: needsChecks }));
+  console.error(`Installed in ${Math.round((Date.now() - started) / 1000)} s.`);
+}
+
+/**
+ * @param {string} workspace
+ * @param {string[]} more
+ */
+function installFrozen(workspace, more) {
   // The lock file is the project's own; checking its 400 entries against the registry again costs 96 MB of metadata.
-  const args = [...pnpm, "install", "--frozen-lockfile", "--trust-lockfile", "--reporter=append-only"];
-  if (!needsChecks) args.push("--filter", "!@fenceline/scripts");
+  const args = [...pnpm, "install", "--frozen-lockfile", "--trust-lockfile", "--reporter=append-only", ...more];
   const caches = cachesInCheckout();
   if (caches) args.push("--store-dir", join(caches, "pnpm-store"), `--config.cache-dir=${join(caches, "pnpm")}`);
   const env = {
@@ -55,10 +87,7 @@ async function install(needsChecks) {
     // pnpm stops at a settings file that it may not read, as below a HOME kept from root.
     ...(caches && !permits(homedir(), constants.X_OK) && { XDG_CONFIG_HOME: join(caches, "config") }),
   };
-  const { code, output } = await runCaptured("npx", args, { cwd: root, env }).catch(withoutNpx);
-  if (code !== 0) throw new SetUpError(`${output.split("\n").slice(-12).join("\n")}\n\n${whyInstallFailed(output)}`);
-  writeFileSync(stampFile, JSON.stringify({ digest: digestOfDependencies(), checks: needsChecks }));
-  console.error(`Installed in ${Math.round((Date.now() - started) / 1000)} s.`);
+  return runCaptured("npx", args, { cwd: workspace, env }).catch(withoutNpx);
 }
 
 async function build() {
