@@ -94,7 +94,7 @@ export interface OpenDatabaseOptions {
   maxConnections?: number;
   /**
    * Address of the PostgreSQL server itself, for listening, where `address` leads to a pooler in transaction mode (PgBouncer, a
-   * cloud's proxy). No setting is made on the pooler's connections then, whose sessions belong to everybody.
+   * cloud's proxy).
    */
   listenAddress?: string;
 }
