@@ -1,4 +1,4 @@
-import type { Queryable } from "./database/database.js";
+import type { Queryable, StatementOptions } from "./database/database.js";
 import { assert } from "./errors.js";
 import type { Session } from "./sessions.js";
 
@@ -7,9 +7,12 @@ export function fenceOf(session: Session): [scopeId: number, generation: number]
   return [session.scopeId, session.generation];
 }
 
+/** For the ledger's own calls, whose texts are few. */
+export const PREPARED: StatementOptions = { prepared: true };
+
 /** Calls a function of the ledger that answers with one value. */
 export async function call<Value>(database: Queryable, expression: string, values: readonly unknown[]): Promise<Value> {
-  const [row] = await database.query<{ answer: Value }>(`select ${expression} as answer`, values);
+  const [row] = await database.query<{ answer: Value }>(`select ${expression} as answer`, values, PREPARED);
   assert(row !== undefined, `${expression} answers with one row.`);
   return row.answer;
 }

@@ -4,7 +4,7 @@ import type { Queryable } from "./database/database.js";
 import { type DerivationLedger, derivationLedger } from "./derivations.js";
 import { assert } from "./errors.js";
 import { type ExportLedger, exportLedger } from "./exports.js";
-import { call, inBatches } from "./fenced-call.js";
+import { call, inBatches, PREPARED } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
 import { type IndexWork, type WorkRow, workOf } from "./index-work.js";
 import { type IndexLedger, type IndexRef, indexLedger } from "./indexes.js";
@@ -85,11 +85,11 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
     digestChunk: (text) => createHmac("sha256", identity.digestKey).update(text).digest("hex"),
 
     async claimIndexWork({ indexId }, { limit, leaseMs }) {
-      const rows = await database.query<WorkRow>("select * from fenceline.claim_index_work($1, $2, $3)", [
-        indexId,
-        limit,
-        leaseMs,
-      ]);
+      const rows = await database.query<WorkRow>(
+        "select * from fenceline.claim_index_work($1, $2, $3)",
+        [indexId, limit, leaseMs],
+        PREPARED,
+      );
       return rows.map((row) => ({
         ...workOf(row),
         claimToken: row.claim_token,
@@ -130,6 +130,7 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
           intents.flatMap(({ chunkDigests }) => chunkDigests).join(","),
           intents.flatMap(({ chunkDigests }, position) => chunkDigests.map(() => position + 1)),
         ],
+        PREPARED,
       );
       const rowOf = new Map(rows.map((row) => [row.intent, row]));
       return intents.map(({ partId }, position) => {
@@ -172,6 +173,7 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
             reused.map(({ id }) => ids.numberOf(id) ?? NO_ENTRY),
             reused.map(({ work }) => work.subscriptionId),
           ],
+          PREPARED,
         );
         const outcomes = new Map(rows.map((row) => [row.subscription_id, row.outcome]));
         for (const { work } of batch) {

@@ -3,7 +3,7 @@ import { readArguments } from "./arguments/reads.js";
 import { Coalescer } from "./coalescer.js";
 import type { Queryable } from "./database/database.js";
 import { assert, FencelineError } from "./errors.js";
-import { call, fenceOf } from "./fenced-call.js";
+import { call, fenceOf, PREPARED } from "./fenced-call.js";
 import { checkedCalls } from "./input.js";
 import { lineageIdOf } from "./lineage-id.js";
 import { defaultReadTiming, type ReadTiming } from "./read-timing.js";
@@ -257,7 +257,6 @@ function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
   };
 }
 
-const PREPARED = { prepared: true };
 const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(21)})`;
 const SETTLE = `select * from fenceline.settle_reads(${placeholders(13)})`;
 

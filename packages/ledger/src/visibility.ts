@@ -1,5 +1,6 @@
 import { visibilityArguments } from "./arguments/visibility.js";
 import type { Queryable } from "./database/database.js";
+import { PREPARED } from "./fenced-call.js";
 import { entryIds, type LedgerIdentity } from "./identity.js";
 import { checkedCalls } from "./input.js";
 import { lineageIdOf } from "./lineage-id.js";
@@ -43,11 +44,11 @@ export function visibilityLedger(database: Queryable, identity: LedgerIdentity):
       const numbers = asked.map((id) => ids.numberOf(id));
       const known = [...new Set(numbers.filter((number) => number !== undefined))];
       if (known.length === 0 || asker.length === 0) return [];
-      const rows = await database.query<VisibleRow>("select * from fenceline.visible_entries($1, $2, $3)", [
-        index,
-        known,
-        asker,
-      ]);
+      const rows = await database.query<VisibleRow>(
+        "select * from fenceline.visible_entries($1, $2, $3)",
+        [index, known, asker],
+        PREPARED,
+      );
       const rowOf = new Map(rows.map((row) => [row.entry_number, row]));
       return asked.flatMap((id, position) => {
         const row = rowOf.get(numbers[position] ?? Number.NaN);
