@@ -55,7 +55,10 @@ export const digest = z.instanceof(Uint8Array).refine((bytes) => bytes.byteLengt
 });
 /** As PostgreSQL prints it; any version. */
 export const uuid = z.guid();
-export const hexDigest = z.string().regex(/^(?:[0-9a-f]{2}){1,64}$/, "expected a digest in lower-case hex");
+/** What `digestChunk` answers. */
+export const chunkDigest = z
+  .string()
+  .regex(/^[0-9a-f]{64}$/, "expected 32 bytes in lower-case hex, as digestChunk gives them");
 
 const scopeUri = z.string().max(MAX_URI_LENGTH).check(storable(false));
 /** What a grant or a revocation covers. Its own rules (`uri_invalid`) are those of `uri-scope.ts`. */

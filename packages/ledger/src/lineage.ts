@@ -127,7 +127,7 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
           intents.map(({ work }) => work.ordinal),
           intents.map(({ work }) => work.claimToken),
           intents.map(({ partId }) => partId),
-          intents.flatMap(({ chunkDigests }) => chunkDigests).join(","),
+          Buffer.from(intents.flatMap(({ chunkDigests }) => chunkDigests).join(""), "hex"),
           intents.flatMap(({ chunkDigests }, position) => chunkDigests.map(() => position + 1)),
         ],
         PREPARED,

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { DerivationLedger } from "../derivations.js";
-import { type ArgumentsOf, entryId, hexDigest, id, leaseMs, name, oneOfEach, uri } from "../input.js";
+import { type ArgumentsOf, chunkDigest, entryId, id, leaseMs, name, oneOfEach, uri } from "../input.js";
 import { derivedEntry } from "../records/derived-entry.js";
 import { index, work } from "./lineage.js";
 
@@ -11,7 +11,7 @@ const parent = z.discriminatedUnion("as", [
   z.strictObject({ as: z.literal("ingredient"), of }),
   z.strictObject({ as: z.literal("alternative"), of, ingredient: z.int().nonnegative().optional() }),
 ]);
-const chunkDigests = z.array(hexDigest);
+const chunkDigests = z.array(chunkDigest);
 const options = z.object({ leaseMs });
 
 /** What the calls of `DerivationLedger` take. */

@@ -1,9 +1,9 @@
 import { z } from "zod";
 import {
   type ArgumentsOf,
+  chunkDigest,
   count,
   entryId,
-  hexDigest,
   id,
   leaseMs,
   oneOfEach,
@@ -37,7 +37,7 @@ export const lineageArguments: ArgumentsOf<OwnCalls> = {
   ],
   recordIntents: [
     ["index", index],
-    ["intents", z.array(z.object({ work, partId: id, chunkDigests: z.array(hexDigest).min(1) }))],
+    ["intents", z.array(z.object({ work, partId: id, chunkDigests: z.array(chunkDigest).min(1) }))],
     ["options", z.object({ writerLeaseMs: leaseMs })],
   ],
   recordStoreKeys: [["keys", z.array(z.object({ entryId, storeKey: storableText }))]],
