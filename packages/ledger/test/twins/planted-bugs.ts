@@ -14,6 +14,12 @@ export const foundByModel = {
     place: "when s.lifecycle in ('UNSUBSCRIBING', 'CLOSED', 'UNSUBSCRIBE_UNKNOWN') then 'stale_after_close'",
     instead: "when false then 'stale_after_close'",
   },
+  clearedForEver: {
+    bug: "cleared once, cleared for ever: what a later revocation covers is issued on demand",
+    file: "reads",
+    place: "s.cleared_epoch is distinct from c.policy_epoch\n          and c.policy_epoch is distinct from p_uncovered_at",
+    instead: "s.cleared_epoch is null",
+  },
   tombstoneOnShortPage: {
     bug: "tombstone on a short page: what a scan does not list is deleted",
     file: "catalog",
