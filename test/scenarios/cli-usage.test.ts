@@ -104,7 +104,7 @@ describe("a command that fails ends with exit code 1", () => {
 describe("the help", () => {
   it("of every command shows what it does, its options and examples", async () => {
     const commands = ["ingest", "worker", "query", "trace", "grant add", "grant remove", "grant list", "revoke"];
-    for (const command of [...commands, "status", "verify"]) {
+    for (const command of [...commands, "status", "verify", "doctor"]) {
       const { code, stdout, stderr } = await runCli([...command.split(" "), "--help"]);
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
       for (const part of [

@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { FencelineError } from "@fenceline/ledger";
 import { Command, CommanderError } from "commander";
+import { doctorCommand } from "./doctor.js";
 import { grantCommand } from "./grant.js";
 import { ingestCommand } from "./ingest.js";
 import { queryCommand } from "./query.js";
@@ -53,6 +54,7 @@ function buildProgram(): Command {
     grantCommand(),
     revokeCommand(),
     statusCommand(),
+    doctorCommand(),
     verifyCommand(),
   ];
   for (const command of commands) program.addCommand(command.copyInheritedSettings(program));

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { FencelineError } from "@fenceline/ledger";
 import type { FencelineConfig } from "../config/config-schema.js";
+import { type ConfiguredSource, configuredSources } from "../config/configured-sources.js";
 import { connectorError } from "../errors.js";
 import type { CommandContext } from "./command-context.js";
 
@@ -44,6 +45,19 @@ export async function assertReaderKnown({ config, ledger }: CommandContext, sour
   const { sources } = await ledger.status();
   if (sources.some((known) => known.name === source && known.reader === reader)) return;
   throw unknownReader(config, source, reader);
+}
+
+/**
+ * A configured source under each of its readers, or under the one that was named; also where it is disabled.
+ *
+ * @throws {FencelineError} `source_unknown`, `reader_unknown`
+ */
+export function readersToExamine(config: FencelineConfig, source: string, reader?: string): ConfiguredSource[] {
+  const configured = isConfigured(config, source) ? config.mcpServers[source] : undefined;
+  if (!configured) throw unknownSource(config, source);
+  if (reader !== undefined && !readersOf(config, source).includes(reader)) throw unknownReader(config, source, reader);
+  const enabled = { ...config, mcpServers: { [source]: { ...configured, disabled: false } } };
+  return configuredSources(enabled).filter((one) => reader === undefined || one.reader === reader);
 }
 
 function isConfigured(config: FencelineConfig, source: string): boolean {
