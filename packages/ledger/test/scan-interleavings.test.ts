@@ -10,6 +10,7 @@ import {
   readDue,
   receipts,
   scan,
+  scanPages,
 } from "./ledger-under-test.js";
 import { overlapping } from "./overlapping.js";
 import { brokenInvariants, describeWholeLedgerOnPostgres } from "./whole-ledger.js";
@@ -63,6 +64,95 @@ describeWholeLedgerOnPostgres("scans that overlap with others", (ledger) => {
       () => ledger.finishScan(session, begun.scanId, { complete: true }),
     );
     expect([finished, waited]).toEqual(["incomplete", true]);
+  });
+
+  test("S2: a part of a long page that commits while its scan is ended is in no set either", async () => {
+    const session = await openSession(ledger);
+    await scan(ledger, session, [A, B]);
+    const begun = await ledger.beginScan(session);
+    if (typeof begun === "string") return expect.fail(begun);
+    const entries = [{ uri: A, descriptorDigest: digest(A) }];
+    await ledger.recordScanPage(session, begun.scanId, { cursorDigest: digest("first"), entries });
+    const [, finished, waited] = await overlapping(
+      ledger,
+      ({ sql }) =>
+        sql(
+          `select fenceline.record_scan_page($1, $2, $3, $4, 'resources', null, null, null, null, array[$5],
+             array(select r.key_digest from fenceline.resource r where r.source_id = $3 and r.resource_key = $5),
+             array[null], array[null], array[null], array[$6::bytea])`,
+          [session.scopeId, session.generation, session.sourceId, begun.scanId, B, digest(B)],
+        ),
+      () => ledger.finishScan(session, begun.scanId, { complete: true }),
+    );
+    expect([finished, waited]).toEqual(["incomplete", true]);
+  });
+
+  /** Of what the ledger still knows that a scan listed. */
+  async function entriesOf(scanId: number): Promise<number> {
+    const [row] = await ledger.sql<{ n: number }>("select count(*) as n from fenceline.scan_entry where scan_id = $1", [
+      scanId,
+    ]);
+    return row?.n ?? -1;
+  }
+
+  async function beginScans(session: Session, count: number): Promise<void> {
+    for (let n = 0; n < count; n += 1) await ledger.beginScan(session);
+  }
+
+  test("S8: scans that begin while a catalogue is named do not forget its entries", async () => {
+    const session = await openSession(ledger);
+    const scans = { first: await scan(ledger, session, [A, B]), second: await scan(ledger, session, [A, B]) };
+    const [published, , waited] = await overlapping(
+      ledger,
+      (areas) => areas.publishCatalog(session, scans),
+      () => beginScans(session, 3),
+    );
+    expect([published.outcome, waited]).toEqual(["published", false]);
+    expect(await entriesOf(scans.second)).toBe(2);
+    await beginScans(session, 1);
+    expect([await entriesOf(scans.first), await entriesOf(scans.second)]).toEqual([0, 2]);
+  });
+
+  test("S8: a catalogue that is superseded amid a batch of what vanished keeps its entries until that has ended", async () => {
+    const session = await openSession(ledger);
+    const scans = { first: await scan(ledger, session, [A, B]), second: await scan(ledger, session, [A, B]) };
+    await ledger.publishCatalog(session, scans);
+    const next = { first: await scan(ledger, session, [A]), second: await scan(ledger, session, [A]) };
+    const [, kept, waited] = await overlapping(
+      ledger,
+      ({ sql }) =>
+        sql("select fenceline.make_vanished_due($1, $2, $3, 0, 100)", [
+          session.scopeId,
+          session.generation,
+          scans.second,
+        ]),
+      async () => {
+        await ledger.publishCatalog(session, next);
+        await beginScans(session, 1);
+        return entriesOf(scans.second);
+      },
+    );
+    expect([kept, waited]).toEqual([2, false]);
+    await beginScans(session, 1);
+    expect(await entriesOf(scans.second)).toBe(0);
+  });
+
+  test("S3: a scan that two later ones overtook ends incomplete: what is left of its entries is no set", async () => {
+    const session = await openSession(ledger);
+    await negotiateSnapshots(ledger, session);
+    const slow = await ledger.beginScan(session);
+    if (typeof slow === "string") return expect.fail(slow);
+    const page = (uri: string) => ({
+      cursorDigest: digest(uri),
+      entries: [{ uri, descriptorDigest: digest(`descriptor ${uri}`) }],
+      snapshotIdDigest: digest("snapshot"),
+    });
+    await ledger.recordScanPage(session, slow.scanId, page(A));
+    await beginScans(session, 3);
+    await ledger.recordScanPage(session, slow.scanId, page(B));
+    expect(await ledger.finishScan(session, slow.scanId, { complete: true })).toBe("incomplete");
+    const pages = [A, B].map((uri) => ({ uris: [uri], id: "snapshot" }));
+    expect(await scanPages(ledger, session, pages)).toMatchObject({ outcome: "proven" });
   });
 
   test("S8: of two scans that begin at once one forgets the entries of old ones, and the other does not wait for it", async () => {

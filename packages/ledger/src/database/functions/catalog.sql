@@ -18,9 +18,7 @@ begin
   -- Older ones come from somebody late: of what is no longer one of the last two the entries may be forgotten, and would all be
   -- taken for absent; and a catalogue never goes back.
   if exists (select 1 from fenceline.policy_scope c where c.scope_id = p_scope and c.catalog_scan_id > p_second)
-    or exists (
-      select 1 from fenceline.scan x
-      where x.scope_id = p_scope and x.scan_id > p_second offset 1) then
+    or fenceline.is_scan_superseded(p_scope, p_second) then
     return 'incomplete';
   end if;
   -- A proven snapshot needs no second scan; `list_changed` says that it is no longer the newest, not that it was none.
@@ -196,6 +194,9 @@ begin
   -- A list_changed comes before, and is seen, or waits and has the last word on when the next review is.
   perform fenceline.fence_shared(p_scope);
   select * into strict v_scope from fenceline.policy_scope c where c.scope_id = p_scope for no key update;
+  -- Whose entries are not forgotten before it is the catalogue's, nor then.
+  perform 1 from fenceline.scan x
+  where x.scan_id in (p_first, p_second) and x.scope_id = p_scope order by x.scan_id for no key update;
   v_outcome := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, true);
   if v_outcome <> 'agreed' then
     return query select v_outcome, 0::bigint, 0::bigint, false, null::timestamptz, null::bigint, null::timestamptz;
@@ -307,6 +308,8 @@ declare
 begin
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return null; end if;
+  -- Another catalogue may follow between two statements, and then its entries would be forgotten: all would be absent.
+  perform 1 from fenceline.scan x where x.scan_id = p_scan and x.scope_id = p_scope for key share;
   if not exists (
     select 1 from fenceline.policy_scope c join fenceline.scan x on x.scan_id = c.catalog_scan_id
     where c.scope_id = p_scope and x.scan_id = p_scan and not x.removal_held) then

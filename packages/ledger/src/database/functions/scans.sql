@@ -39,6 +39,18 @@ begin
   end if;
 end $$;
 
+-- Whether a scan is none of the last two of its scope: nothing may be concluded from it any more, unless it is the catalogue's.
+create or replace function fenceline.is_scan_superseded(p_scope int, p_scan bigint) returns boolean language sql stable as $$
+  select exists (select 1 from fenceline.scan n where n.scope_id = p_scope and n.scan_id > p_scan offset 1)
+$$;
+
+-- Whether the catalogue of its scope is this scan, or agreed with it.
+create or replace function fenceline.is_scan_of_catalogue(p_scope int, p_scan bigint) returns boolean language sql stable as $$
+  select exists (
+    select 1 from fenceline.policy_scope c join fenceline.scan x on x.scan_id = c.catalog_scan_id
+    where c.scope_id = p_scope and p_scan in (x.scan_id, x.agreed_with))
+$$;
+
 -- Deletes a batch of entries, and the pages and templates, of scans that nothing needs any more: neither the last two, which a
 -- publication may take, nor the catalogue's, which a completeness task may take (S6). Without the fence: what goes is of no use
 -- to a later holder either, and a revocation need not wait for it. One at a time for a scope: two would delete the same rows, in
@@ -52,12 +64,16 @@ declare
 begin
   if not fenceline.session_stands(p_scope, p_generation) then return 0; end if;
   if not pg_try_advisory_xact_lock(hashtext('fenceline.forget_scan_entries'), p_scope) then return 0; end if;
+  -- A publication holds the scan that it names the catalogue, and a batch the one that it removes by.
   v_old := array(
-    select x.scan_id
-    from (
-      select x.scan_id from fenceline.scan x
-      where x.scope_id = p_scope order by x.scan_id desc offset 2) x
-    where x.scan_id is distinct from (select c.catalog_scan_id from fenceline.policy_scope c where c.scope_id = p_scope));
+    select x.scan_id from fenceline.scan x
+    where x.scope_id = p_scope and fenceline.is_scan_superseded(p_scope, x.scan_id) and (
+      exists (select 1 from fenceline.scan_entry e where e.scan_id = x.scan_id)
+      or exists (select 1 from fenceline.scan_page p where p.scan_id = x.scan_id)
+      or exists (select 1 from fenceline.scan_template t where t.scan_id = x.scan_id))
+    order by x.scan_id for update skip locked);
+  -- In the next statement, which sees a catalogue that was named before its scan was free.
+  v_old := array_remove(v_old, (select c.catalog_scan_id from fenceline.policy_scope c where c.scope_id = p_scope));
   delete from fenceline.scan_entry e
   where (e.scan_id, e.resource_id) in (
     select o.scan_id, o.resource_id from fenceline.scan_entry o where o.scan_id = any (v_old) limit p_limit);
@@ -195,13 +211,13 @@ create or replace function fenceline.finish_scan(
   p_scope int, p_generation bigint, p_scan bigint, p_verdict fenceline.scan_verdict, p_reason text
 ) returns text language plpgsql volatile as $$
 declare
-  v_pages int;
+  v_before fenceline.scan;
   v_digest bytea;
   v_scan fenceline.scan;
 begin
   -- Before the fence: nobody but this session adds to the scan, and a million entries take a second.
   if p_verdict is null then
-    select x.pages into v_pages from fenceline.scan x where x.scan_id = p_scan and x.scope_id = p_scope;
+    select * into v_before from fenceline.scan x where x.scan_id = p_scan and x.scope_id = p_scope;
     v_digest := fenceline.scan_set_digest(p_scan);
   end if;
   perform fenceline.fence_shared(p_scope);
@@ -210,8 +226,13 @@ begin
   where x.scan_id = p_scan and x.scope_id = p_scope and x.session_generation = p_generation and x.ended_at is null for update;
   if not found then return 'scan_ended'; end if;
   if p_verdict is not null then return fenceline.end_scan(p_scan, p_verdict, p_reason, null); end if;
-  if v_scan.pages <> v_pages then
+  -- `listed` also counts the parts of a page whose last one has not come.
+  if (v_scan.pages, v_scan.listed) <> (v_before.pages, v_before.listed) then
     return fenceline.end_scan(p_scan, 'INCOMPLETE', 'page_after_the_end', null);
+  end if;
+  -- Its entries may have been forgotten, and what is left of them is no set.
+  if fenceline.is_scan_superseded(p_scope, p_scan) then
+    return fenceline.end_scan(p_scan, 'INCOMPLETE', 'superseded', null);
   end if;
   -- A list that was never asked for is no empty list (S8, S9).
   if not fenceline.list_ended(p_scan, 'resources') or v_scan.templates and not fenceline.list_ended(p_scan, 'templates') then
