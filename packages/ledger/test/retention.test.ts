@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { readIdentity } from "#src/identity.js";
@@ -6,7 +7,15 @@ import type { IssuedRead } from "#src/reads.js";
 import { type RestoreLedger, restoreLedger } from "#src/restore.js";
 import { type RetentionLedger, retentionLedger } from "#src/retention.js";
 import type { Session } from "#src/sessions.js";
-import { activate, answer, openSession, publish, READ_LEASE_MS } from "./ledger-under-test.js";
+import {
+  activate,
+  answer,
+  negotiateSnapshots,
+  openSession,
+  publish,
+  READ_LEASE_MS,
+  scanPages,
+} from "./ledger-under-test.js";
 import {
   activeSource,
   advance,
@@ -157,6 +166,33 @@ describeWholeLedger("retention", (ledger) => {
     expect(await count(ledger, "resource_version")).toBeLessThan(versions);
     expect(await brokenInvariants(ledger)).toEqual([]);
   }, 60_000);
+
+  test("proven scans go as well, and a snapshot id that comes again with another set is told as forged all the same (S3)", async () => {
+    const of = { source: `source-${randomUUID()}`, reader: "svc:rag" };
+    const session = await openSession(ledger, of);
+    await negotiateSnapshots(ledger, session);
+    const [a, b, c] = ["catalog://a", "catalog://b", "catalog://c"] as const;
+    const scanned = [];
+    for (const id of ["s1", "s2", "s3", "s4", "s5"]) {
+      const { scanId, outcome } = await scanPages(ledger, session, [{ uris: [a, b], id }]);
+      expect(outcome).toBe("proven");
+      if (id === "s2") await ledger.publishCatalog(session, { first: scanId, second: scanId });
+      scanned.push(scanId);
+    }
+    await ledger.advanceClock(400 * DAY_MS);
+    await retentionOf(ledger).prune(EVERYTHING, { batchSize: 2 });
+    const left = await ledger.sql<{ scan_id: number }>(
+      "select scan_id from fenceline.scan where scan_id = any ($1) order by scan_id",
+      [scanned],
+    );
+    const [, catalogue, , ...newest] = scanned;
+    expect(left.map(({ scan_id }) => scan_id)).toEqual([catalogue, ...newest]);
+    const later = await openSession(ledger, of);
+    await negotiateSnapshots(ledger, later);
+    expect(await scanPages(ledger, later, [{ uris: [a, b], id: "s1" }])).toMatchObject({ outcome: "proven" });
+    expect(await scanPages(ledger, later, [{ uris: [a, c], id: "s1" }])).toMatchObject({ outcome: "void" });
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
 
   test("an age in which something may still be under way is refused, and names its field", async () => {
     await expect(retentionOf(ledger).prune({ readsMs: 1_000 })).rejects.toMatchObject({ code: "input_invalid" });

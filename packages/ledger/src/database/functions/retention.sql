@@ -167,7 +167,8 @@ begin
   place := v_page[p_limit]::text;
 end $$;
 
--- Scans that nothing speaks of any more. The two newest of a scope stay, and what is the catalogue.
+-- Scans that nothing speaks of any more. The two newest of a scope stay, and what is the catalogue. Of one that is proven its
+-- snapshot id stays with the digest of its set, so that an id that comes again with another set is told as forged (S3).
 create or replace function fenceline.prune_scans(p_before timestamptz, p_limit int, out deleted bigint, out place text)
 language plpgsql volatile as $$
 declare
@@ -176,25 +177,24 @@ begin
   v_scans := array(
     select x.scan_id from fenceline.scan x
     where coalesce(x.ended_at, x.started_at) < p_before
-      and exists (
-        select 1 from fenceline.scan n where n.scope_id = x.scope_id and n.scan_id > x.scan_id offset 1)
-      and not exists (select 1 from fenceline.policy_scope p where p.scope_id = x.scope_id and p.catalog_scan_id = x.scan_id)
+      and fenceline.is_scan_superseded(x.scope_id, x.scan_id) and not fenceline.is_scan_of_catalogue(x.scope_id, x.scan_id)
       and not exists (select 1 from fenceline.held_removal h where h.scope_id = x.scope_id and x.scan_id in (h.scan_id, h.agreed_scan_id))
-      and not exists (select 1 from fenceline.snapshot_id i where i.scope_id = x.scope_id and i.scan_id = x.scan_id)
-      and not exists (
-        select 1 from fenceline.scan n
-        join fenceline.policy_scope p on p.scope_id = n.scope_id and p.catalog_scan_id = n.scan_id
-        where n.scope_id = x.scope_id and n.agreed_with = x.scan_id)
       and x.scan_id not in (select v.scan_id from fenceline.resource_version v where v.scan_id is not null)
       and x.scan_id not in (select s.listed_scan_id from fenceline.subscription s where s.listed_scan_id is not null)
       and x.scan_id not in (select s.vanished_scan_id from fenceline.subscription s where s.vanished_scan_id is not null)
     order by x.scan_id limit p_limit);
+  place := v_scans[p_limit]::text;
+  -- A publication holds its scans; in the next statement the one that committed before they were free is seen.
+  v_scans := array(
+    select x.scan_id from fenceline.scan x where x.scan_id = any (v_scans) order by x.scan_id for update skip locked);
+  v_scans := array(
+    select x.scan_id from fenceline.scan x
+    where x.scan_id = any (v_scans) and not fenceline.is_scan_of_catalogue(x.scope_id, x.scan_id));
   delete from fenceline.scan_entry where scan_id = any (v_scans);
   delete from fenceline.scan_template where scan_id = any (v_scans);
   delete from fenceline.scan_page where scan_id = any (v_scans);
   delete from fenceline.scan where scan_id = any (v_scans);
   deleted := cardinality(v_scans);
-  place := v_scans[p_limit]::text;
 end $$;
 
 -- Sessions that ended and whose reads are gone, with what they negotiated.
