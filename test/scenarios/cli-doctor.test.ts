@@ -11,7 +11,7 @@ let file: string;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "fenceline-doctor-"));
-  catalog = await startPriceCatalog({});
+  catalog = await startPriceCatalog({ token: "secret-token-1" });
   file = join(folder, "fenceline.config.json");
   const authorization = `Bearer ${catalog.token}`;
   await writeFile(
