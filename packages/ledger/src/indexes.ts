@@ -42,6 +42,8 @@ export interface IndexLedger {
   retireIndex(name: string, version?: number): Promise<boolean>;
 }
 
+/** Scopes whose fences are held at a time: a server has room for some 6,000 locks, which all of its transactions share. */
+const FENCE_BATCH = 100;
 /** Groups and outbox rows of a retired index that are ended in one transaction. */
 const RETIRE_BATCH = 1_000;
 
@@ -80,7 +82,7 @@ export function indexLedger(database: Queryable): IndexLedger {
           );
         case "registered":
         case "known":
-          if (!row.filled) await call(database, "fenceline.fill_index($1)", [row.index_id]);
+          if (!row.filled) await throughScopes(database, "fenceline.fill_index($3, $1, $2)", [row.index_id]);
           return { indexId: row.index_id, name, version, store };
       }
     },
@@ -91,6 +93,7 @@ export function indexLedger(database: Queryable): IndexLedger {
 
     async retireIndex(name, version) {
       const retired = await call<number[]>(database, "fenceline.retire_index($1, $2)", [name, version ?? null]);
+      if (retired.length > 0) await throughScopes(database, "fenceline.pass_fences($1, $2)");
       for (const indexId of retired) {
         let ended: EmptiedRow = { last_group: 0, last_subscription: 0 };
         while (ended.last_group !== null) ended = await emptyBatch(database, indexId, ended);
@@ -98,6 +101,13 @@ export function indexLedger(database: Queryable): IndexLedger {
       return retired.length > 0;
     },
   });
+}
+
+/** Batch by batch of scopes, each a transaction of its own. */
+async function throughScopes(database: Queryable, step: string, parameters: readonly unknown[] = []): Promise<void> {
+  for (let after: number | null = 0; after !== null; ) {
+    after = await call<number | null>(database, step, [after, FENCE_BATCH, ...parameters]);
+  }
 }
 
 /** Both `null`: nothing was left. */

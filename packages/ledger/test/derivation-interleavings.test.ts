@@ -1,4 +1,5 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { queryableInSchema } from "#src/ledger-schema.js";
 import { overlapping } from "./overlapping.js";
 import {
   activeSource,
@@ -124,6 +125,66 @@ describeWholeLedgerOnPostgres("derivations on overlapping transactions", (ledger
     expect(waited).toBe(true);
     expect(outcomes).not.toEqual(["confirmed"]);
     expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("a retirement that overlaps a confirm waits for it, and ends what it made current (L3, P3)", async () => {
+    const { summary, answers } = await twoPlans();
+    const [recorded] = await ledger.recordDerived(answers.ref, [summary], LEASE);
+    if (recorded?.outcome !== "recorded") return expect.fail(recorded?.outcome);
+    answers.entries.set(recorded.entryIds[0] as string, "summary");
+    const [outcomes, retired, waited] = await overlapping(
+      ledger,
+      (areas) => areas.confirmDerived([recorded.groupId]),
+      () => ledger.retireIndex(answers.ref.name),
+    );
+    expect([outcomes, retired, waited]).toEqual([["confirmed"], true, true]);
+    expect(await purge(ledger, answers)).toBe(1);
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("an index that is registered or retired holds the fences of a batch of scopes at a time, however many there are", async () => {
+    const { session, answers } = await twoPlans();
+    await ledger.sql(
+      `with s as (insert into fenceline.subject (name) select $1 || n from generate_series(1, 500) n returning subject_id)
+       insert into fenceline.policy_scope (source_id, subject_id) select $2, subject_id from s`,
+      [`${session.source} `, session.sourceId],
+    );
+    const [last] = await ledger.sql<{ scope: number }>("select max(scope_id) as scope from fenceline.policy_scope");
+    /** Fences that `step` holds when it comes to the last one. */
+    async function heldBy(step: () => Promise<unknown>): Promise<number> {
+      const held = await ledger.database.transaction(async (transaction) => {
+        const sql = queryableInSchema(transaction, ledger.schema);
+        await sql.query("select fenceline.fence_shared($1)", [last?.scope]);
+        const stepped = step();
+        const locks = await vi.waitFor(async () => {
+          const rows = await ledger.sql<{ locks: number }>(
+            `select count(*) filter (where l.granted) as locks from pg_locks l
+             where l.locktype = 'advisory' and l.pid in (
+               select w.pid from pg_locks w
+               where w.locktype = 'advisory' and not w.granted
+                 and w.classid = hashtext('fenceline.policy_scope')::oid and w.objid = $1::int::oid)
+             having count(*) > 0`,
+            [last?.scope],
+          );
+          expect(rows).toHaveLength(1);
+          return rows[0]?.locks as number;
+        });
+        return { locks, stepped };
+      });
+      await held.stepped;
+      return held.locks;
+    }
+    const store = { name: answers.ref.store, kind: "embedded" };
+    await ledger.registerStore(store);
+    const index = {
+      name: `${session.source} new`,
+      version: 1,
+      store: store.name,
+      embeddings: "local",
+      configurationDigest: Buffer.alloc(32),
+    };
+    expect(await heldBy(() => ledger.registerIndex(index))).toBeLessThan(100);
+    expect(await heldBy(() => ledger.retireIndex(index.name))).toBeLessThan(100);
   });
 
   test("an acknowledgement that overlaps the batch that lists the export completes the revocation, whoever comes first (L6)", async () => {

@@ -17,7 +17,8 @@ export const foundByModel = {
   clearedForEver: {
     bug: "cleared once, cleared for ever: what a later revocation covers is issued on demand",
     file: "reads",
-    place: "s.cleared_epoch is distinct from c.policy_epoch\n          and c.policy_epoch is distinct from p_uncovered_at",
+    place:
+      "s.cleared_epoch is distinct from c.policy_epoch\n          and c.policy_epoch is distinct from p_uncovered_at",
     instead: "s.cleared_epoch is null",
   },
   tombstoneOnShortPage: {

@@ -1,11 +1,12 @@
 -- Indexes and their versions: how one begins to take what is accepted, takes over, and leaves.
 --
 -- 1. A version of an index is built beside the one that serves, and takes over when all that waited in it is confirmed.
--- 2. Filling and retiring hold the exclusive fence of every scope: each acceptance, intent and confirm comes before or after.
+-- 2. Filling and retiring pass the exclusive fence of every scope, in batches, after the index was registered or retired: each
+--    acceptance, intent and confirm that did not see that has ended by then. All fences at once would fill the server's lock table.
 -- 3. A retired version takes nothing more, shows nothing and never serves; what it held is purged like all else (P3).
 
 -- Registers an index, or returns it: the row, and whether versions accepted before have to become due in it
--- (`fill_index`, in a transaction of its own).
+-- (`fill_index`, in transactions of their own).
 --   p_name, p_version, p_store, p_embeddings, p_configuration  as declared
 --   p_takes_versions  false: of derived entries alone; no version becomes due in it, and it serves at once
 -- Result: outcome `registered`, `known`, `other_configuration` (this version is registered with another configuration;
@@ -43,34 +44,48 @@ begin
     from fenceline.index i where i.name = p_name and i.version = p_version;
 end $$;
 
--- The exclusive fences of all scopes, in order.
-create or replace function fenceline.fence_every_scope() returns void
-language sql volatile as $$
-  select fenceline.fence_exclusive(p.scope_id) from (select scope_id from fenceline.policy_scope order by scope_id) p
-$$;
-
--- Makes the newest accepted versions due in an index, once. Waits for every acceptance that began before the index was
--- there; those that begin later raise its outbox themselves.
---   p_index  the index
--- Result: how many became due.
-create or replace function fenceline.fill_index(p_index int) returns int
+-- The exclusive fences of a batch of scopes, in order, until the transaction ends. Scopes that come later than the call begin
+-- nothing that is older than it.
+--   → the scopes
+create or replace function fenceline.fence_batch(p_after int, p_limit int) returns int[]
 language plpgsql volatile as $$
 declare
-  v_filled int;
+  v_scopes int[] := array(
+    select p.scope_id from fenceline.policy_scope p where p.scope_id > p_after order by p.scope_id limit p_limit);
 begin
-  perform fenceline.fence_every_scope();
+  perform fenceline.fence_exclusive(s.scope_id) from unnest(v_scopes) s (scope_id);
+  return v_scopes;
+end $$;
+
+-- Waits for what is under way in a batch of scopes.
+--   → the scope to go on after; null: there are no more
+create or replace function fenceline.pass_fences(p_after int, p_limit int) returns int language sql volatile as $$
+  select (fenceline.fence_batch(p_after, p_limit))[p_limit]
+$$;
+
+-- Makes the newest accepted versions of a batch of scopes due in an index. Waits for every acceptance that began before the index
+-- was there; those that begin later raise its outbox themselves.
+--   p_index  the index
+--   p_after  the scope that the batch before ended with, from 0
+-- Result: the scope to go on after; null: there are no more, and the index is filled.
+create or replace function fenceline.fill_index(p_index int, p_after int, p_limit int) returns int
+language plpgsql volatile as $$
+declare
+  v_scopes int[] := fenceline.fence_batch(p_after, p_limit);
+begin
   insert into fenceline.outbox (subscription_id, index_id, ordinal)
     select s.subscription_id, p_index, s.version_ordinal
     from fenceline.subscription s
     join fenceline.index i on i.index_id = p_index and i.takes_versions and i.retired_at is null
     -- Also what is hidden now: shown again unchanged, it would raise no outbox row (F6).
-    where s.version_ordinal is not null and s.lifecycle = 'ACTIVE'
+    where s.scope_id = any (v_scopes) and s.version_ordinal is not null and s.lifecycle = 'ACTIVE'
     order by s.subscription_id
     on conflict do nothing;
-  get diagnostics v_filled = row_count;
-  update fenceline.index set filled_at = fenceline.now() where index_id = p_index;
-  perform fenceline.let_index_serve(p_index);
-  return v_filled;
+  if v_scopes[p_limit] is null then
+    update fenceline.index set filled_at = fenceline.now() where index_id = p_index;
+    perform fenceline.let_index_serve(p_index);
+  end if;
+  return v_scopes[p_limit];
 end $$;
 
 -- An index version takes over from the one before it when every version that waits in it is confirmed (design §5).
@@ -84,13 +99,13 @@ language sql volatile as $$
       where o.index_id = p_index and o.pending and s.lifecycle = 'ACTIVE' and s.hidden_because is null)
 $$;
 
--- Retires versions of an index. Effective when this commits; `empty_retired_index` does what follows.
+-- Retires versions of an index. Effective when this commits; `pass_fences`, then `empty_retired_index` do what follows.
 --   p_name, p_version  version null: all of them
 -- Result: the ids of those that are retired, also from before.
 create or replace function fenceline.retire_index(p_name text, p_version int) returns int[]
 language plpgsql volatile as $$
 begin
-  perform fenceline.fence_every_scope();
+  perform fenceline.require_read_committed();
   update fenceline.index i set retired_at = fenceline.now()
   where i.name = p_name and (p_version is null or i.version = p_version) and i.retired_at is null;
   return array(
@@ -99,7 +114,7 @@ begin
 end $$;
 
 -- One batch of what follows a retirement: edges end, groups become due for purge, outbox rows go. A confirm that began before
--- has ended, as it held a scope's fence.
+-- has ended, as it held a scope's fence, and they were passed.
 --   p_index                   a retired index
 --   p_groups, p_subscriptions  where the batch before ended, both from 0: ids of a group and of a subscription
 --   p_limit                   groups, and outbox rows
