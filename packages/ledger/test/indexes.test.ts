@@ -104,7 +104,9 @@ describeWholeLedger("indexes", (ledger) => {
     });
     await ledger.retireIndex(answers.ref.name);
     expect(
-      await ledger.recordDerived(answers.ref, [{ kind: "document", parents, digests: ["aa"] }], { leaseMs: 5_000 }),
+      await ledger.recordDerived(answers.ref, [{ kind: "document", parents, digests: ["0f".repeat(32)] }], {
+        leaseMs: 5_000,
+      }),
     ).toEqual([{ outcome: "index_retired" }]);
     expect(await purge(ledger, answers)).toBe(1);
     expect(await brokenInvariants(ledger)).toEqual([]);
