@@ -53,6 +53,7 @@ export class FencelineError<Code extends string = string> extends Error {
  * | `statement_failed` | the database refused a statement; its own error is the `cause` | see the cause |
  * | `integer_unsafe` | a `bigint` beyond 2^53 - 1 was read | cast it to text in the statement |
  * | `directory_incompatible` | an embedded directory was written by another PostgreSQL major version, or holds something else | use the version that wrote it, or another directory |
+ * | `directory_lost` | an embedded directory was deleted or moved while it was open; what was written since is lost | put it back, or open another directory |
  * | `migration_failed` | a migration was refused by the database; nothing of it was applied | see the cause |
  * | `migration_changed` | a migration that was applied before has other contents now | restore the published file |
  * | `assertion_failed` | a bug of Fenceline's or of the calling program, such as an id part out of its range | see the message; report it if the call was right |
@@ -89,6 +90,7 @@ export type LedgerErrorCode =
   | "statement_failed"
   | "integer_unsafe"
   | "directory_incompatible"
+  | "directory_lost"
   | "migration_failed"
   | "migration_changed"
   | "assertion_failed";

@@ -158,6 +158,7 @@ export async function openDatabase(
           ownsSessions: true,
           listenOptions: server.connectionOptions,
           connectTimeoutMs,
+          isDirectoryGone: () => server.isDirectoryGone(),
           onClose: () => server.close(),
         });
       } catch (error) {

@@ -20,6 +20,8 @@ export interface PooledDatabaseOptions {
   /** Where a connection listens; the same as `connectionOptions` but behind a pooler. */
   listenOptions: pg.ClientConfig;
   connectTimeoutMs: number;
+  /** Asked when something failed: whether the files of an embedded database are gone, which explains it. */
+  isDirectoryGone?: () => boolean;
   onClose?: () => Promise<void>;
 }
 
@@ -178,12 +180,13 @@ export class PooledDatabase implements Database {
       this.#refuseWhenClosed();
       try {
         const client = await this.#connected(deadline);
-        const session = new Session(client, this.address);
+        const session = new Session(client, this.#options);
         if (await this.#isUsable(session)) return session;
         session.release();
         continue;
       } catch (error) {
         this.#refuseWhenClosed();
+        refuseWhenGone(this.#options, error);
         if (!mayConnectLater(error) || performance.now() + wait >= deadline) throw this.#unreachable(error);
       }
       await delay(wait);
@@ -260,17 +263,27 @@ function isConnectionLost(error: unknown): boolean {
   return error instanceof FencelineError && error.code === "connection_lost";
 }
 
+/** The engine's own error would name one of its files, which says nothing to whoever deleted the directory. */
+function refuseWhenGone({ address, isDirectoryGone }: PooledDatabaseOptions, cause: unknown): void {
+  if (isDirectoryGone?.() !== true) return;
+  throw new FencelineError(
+    "directory_lost",
+    `The directory of ${address} was deleted or moved while it was open; what it answered since then was not kept. Put it back, or open another one.`,
+    { cause },
+  );
+}
+
 /** One checked-out connection. */
 class Session {
   readonly client: pg.PoolClient;
-  readonly #address: string;
+  readonly #options: PooledDatabaseOptions;
   isOwn = false;
   #lostBy: unknown;
   readonly #onError = (error: unknown) => this.lose(error);
 
-  constructor(client: pg.PoolClient, address: string) {
+  constructor(client: pg.PoolClient, options: PooledDatabaseOptions) {
     this.client = client;
-    this.#address = address;
+    this.#options = options;
     // A connection may break between two statements; its error would otherwise end the process.
     client.on("error", this.#onError);
   }
@@ -296,14 +309,15 @@ class Session {
       return (Array.isArray(answer) ? answer.at(-1) : answer) as pg.QueryResult & { rows: Row[] };
     } catch (error) {
       if (error instanceof FencelineError) throw error;
-      switch (failureOf(error)) {
+      const failure = failureOf(error);
+      if (failure !== "failed") this.lose(error);
+      refuseWhenGone(this.#options, error);
+      switch (failure) {
         case "not_run":
-          this.lose(error);
           throw new StatementNotRun("connection_lost", this.#lostMessage("before the statement was sent"), {
             cause: this.#lostBy,
           });
         case "may_have_run":
-          this.lose(error);
           throw new FencelineError(
             "connection_lost",
             this.#lostMessage("while a statement ran; it may have taken effect"),
@@ -339,7 +353,7 @@ class Session {
   }
 
   #lostMessage(when: string): string {
-    return `The connection to ${this.#address} was lost ${when}: ${messageOf(this.#lostBy)}`;
+    return `The connection to ${this.#options.address} was lost ${when}: ${messageOf(this.#lostBy)}`;
   }
 }
 

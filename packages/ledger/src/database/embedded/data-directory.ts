@@ -49,7 +49,7 @@ function createFolder(folder: string): void {
 export function prepareDataDirectory({ path, dataPath, creatingPath }: EmbeddedDirectory): void {
   // The process was killed while PGlite wrote the first files. Nobody was served yet, so there is nothing to lose.
   if (existsSync(creatingPath)) rmSync(dataPath, { recursive: true, force: true });
-  const versionPath = join(dataPath, "PG_VERSION");
+  const versionPath = versionPathIn(dataPath);
   if (!existsSync(versionPath)) {
     if (existsSync(dataPath) && readdirSync(dataPath).length > 0) {
       throw new FencelineError(
@@ -66,6 +66,15 @@ export function prepareDataDirectory({ path, dataPath, creatingPath }: EmbeddedD
     "directory_incompatible",
     `${path} was written by PostgreSQL ${major}, and this version of Fenceline embeds PostgreSQL ${EMBEDDED_POSTGRES_MAJOR}. Use the version of Fenceline that wrote it, or another directory.`,
   );
+}
+
+/** Whether a database lies in it; also while it is being created. */
+export function holdsDatabase({ dataPath }: EmbeddedDirectory): boolean {
+  return existsSync(versionPathIn(dataPath));
+}
+
+function versionPathIn(dataPath: string): string {
+  return join(dataPath, "PG_VERSION");
 }
 
 /** To be called once the database has served. */

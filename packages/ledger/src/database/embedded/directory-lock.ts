@@ -51,6 +51,11 @@ export class DirectoryLock {
     return undefined;
   }
 
+  /** Of this holding; `undefined` while it does not hold. */
+  get id(): string | undefined {
+    return this.#id;
+  }
+
   release(): void {
     if (this.#id !== undefined && readLock(this.#path)?.id === this.#id) unlinkSync(this.#path);
     this.#id = undefined;

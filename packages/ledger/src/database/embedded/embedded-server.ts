@@ -4,7 +4,7 @@ import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type pg from "pg";
 import { FencelineError } from "../../errors.js";
-import { type EmbeddedDirectory, embeddedDirectory } from "./data-directory.js";
+import { type EmbeddedDirectory, embeddedDirectory, holdsDatabase } from "./data-directory.js";
 import { DirectoryLock, LOCK_PROTOCOL, type LockRecord, readLock } from "./directory-lock.js";
 import { HeldServer } from "./held-server.js";
 import { refuseUntrustedFolder, SOCKET_PORT, socketFolderFor, socketPathIn } from "./socket-folder.js";
@@ -64,6 +64,11 @@ export class EmbeddedServer {
         cause,
       });
     }
+  }
+
+  /** Whether the database's files were deleted or moved since it was opened. */
+  isDirectoryGone(): boolean {
+    return !holdsDatabase(this.#directory);
   }
 
   /** Leaves; a holder hands over. */

@@ -45,7 +45,8 @@ export class HeldServer {
       makePrivateFolder(socketFolder);
       const socketPath = socketPathIn(socketFolder);
       rmSync(socketPath, { force: true });
-      worker = startThread({ dataDirectory: directory.dataPath, socketPath, lockPath: directory.lockPath });
+      const { dataPath: dataDirectory, lockPath } = directory;
+      worker = startThread({ dataDirectory, socketPath, lockPath, lockId: lock.id });
     } catch (error) {
       lock.release();
       throw error;
