@@ -5,6 +5,11 @@
 -- 2. Nothing is used twice. Sequences and counters jump past everything the lost time line can have used: by at least 2^32, and at
 --    least to 65,536 for each second since 2026, so that the same backup restored twice jumps further the second time,
 --    also where nobody saw the first. All stay below 2^53 for some 4,000 years.
+--    All in one transaction, though it rewrites every subscription: until its ordinal has jumped an issued read would take one,
+--    and an accepted version a lineage id, that the lost time line may have given away already; and what the transaction has
+--    not reached would still be served as verified. It holds the fence of every scope that was ever read under, which takes a
+--    lock each: beyond some 6,000 of them (`max_locks_per_transaction` × connections) it fails whole, names that setting, and is
+--    tried again by the next one to open the ledger.
 -- 3. What was accepted is served as unverified until it is read again; no claim, read or session of before counts any more.
 
 -- Where the ledger stands, for keeping elsewhere. Counts the look; the answer is durable when the statement has ended.
