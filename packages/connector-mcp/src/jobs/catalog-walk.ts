@@ -3,6 +3,7 @@
  * compares them; here is only the walking, the trying again, and the reason when it comes to nothing.
  */
 import { defaultScanBudgets, type PublishResult, type RecordedPage } from "@fenceline/ledger";
+import type { ListFault } from "../mcp/lenient-answers.js";
 import { type ScanEnd, scanPages } from "../mcp/resource-scan.js";
 import { storableText } from "../storable-text.js";
 import { Backoff, pause } from "./backoff.js";
@@ -100,6 +101,7 @@ async function recordPages(
     const recorded = await ledger.recordScanPage(lease.session, scanId, step.value);
     if (recorded !== "recorded") return recorded;
     for (const { uri } of step.value.refused) counts.problem(refusedEntry(uri));
+    for (const fault of step.value.faults) counts.problem(malformedEntry(fault));
     entries += step.value.entries.length;
     onProgress({ phase: "scan", done: entries, total: entries });
   }
@@ -114,6 +116,12 @@ function stoppedByLedger(stop: Exclude<RecordedPage, "recorded">): ScanResult {
 function refusedEntry(uri: string): SourceProblem {
   const shown = storableText(uri.slice(0, MAX_SHOWN_URI));
   return { uri: shown, code: "uri_refused", message: "Listed under a URI that is empty, too long or no valid text." };
+}
+
+/** The entry is listed all the same wherever its URI can be read. */
+function malformedEntry({ uri, message }: ListFault): SourceProblem {
+  const code = "list_malformed";
+  return uri === undefined ? { code, message } : { uri: storableText(uri.slice(0, MAX_SHOWN_URI)), code, message };
 }
 
 /** Trying again at once would bring the same answer. */

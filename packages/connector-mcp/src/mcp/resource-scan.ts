@@ -2,6 +2,7 @@ import { isStorableUri } from "@fenceline/ledger";
 import { ProtocolError } from "@modelcontextprotocol/client";
 import { storableText } from "../storable-text.js";
 import { digestFields, digestJson, digestText } from "./canonical-digest.js";
+import { type ListFault, listFaultsIn } from "./lenient-answers.js";
 import type { SourceConnection } from "./source-connection.js";
 import type { FailureKind } from "./wire-failure.js";
 
@@ -28,6 +29,8 @@ export interface ScanPage {
   entries: ListedEntry[];
   /** Listed under a URI that the ledger does not take (empty, too long, or no text): not in `entries`, and to be reported. */
   refused: ListedEntry[];
+  /** What was not valid, and was read without it: to be reported. */
+  faults: readonly ListFault[];
   /** The page's own `_meta`, where a snapshot id may ride (S3). */
   meta: Readonly<Record<string, unknown>> | undefined;
 }
@@ -186,6 +189,7 @@ function pageOf(listing: Listing, cursor: string | undefined): ScanPage {
     nextCursorDigest: listing.nextCursor === undefined ? null : digestText("cursor", listing.nextCursor),
     entries: entries.filter(({ uri }) => isStorableUri(uri)),
     refused: entries.filter(({ uri }) => !isStorableUri(uri)),
+    faults: listFaultsIn(listing.meta),
     meta: listing.meta,
   };
 }

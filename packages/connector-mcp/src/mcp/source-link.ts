@@ -11,6 +11,7 @@ import {
 } from "@modelcontextprotocol/client";
 import { type ConnectorErrorCode, connectorError } from "../errors.js";
 import { HttpWatch } from "./http-watch.js";
+import { LenientAnswers } from "./lenient-answers.js";
 import type { IgnoredReason } from "./resource-stream.js";
 import type { ServerProcess } from "./server-process.js";
 import type {
@@ -229,12 +230,15 @@ export class SourceLink implements SourceConnection, SourceWire {
 
   #watchTransport(): void {
     const send: Transport["send"] = this.#transport.send.bind(this.#transport);
+    const answers = new LenientAnswers();
+    mendMessages(this.#transport, (message) => answers.received(message));
     // The handle that `listen` returns does not tell its subscription id; the request that opens it does.
     this.#transport.send = (message: JSONRPCMessage, sendOptions?: TransportSendOptions) => {
       if ("method" in message && "id" in message && message.method === "subscriptions/listen") {
         const filter = message.params?.["notifications"];
         if (typeof filter === "object" && filter !== null) this.#subscriptionIds.set(filter, message.id);
       }
+      answers.sent(message);
       return send(message, sendOptions);
     };
     this.#transport.onclose = () => {
@@ -277,6 +281,17 @@ export class SourceLink implements SourceConnection, SourceWire {
     const code = kind === "session_lost" ? "source_unreachable" : failureCode(kind);
     return connectorError(code, `cannot connect to ${this.#name}: ${this.explain(error)}`, { cause: error });
   }
+}
+
+/** Passes each message through `mend` before whoever the client has set to receive it. */
+function mendMessages(transport: Transport, mend: (message: JSONRPCMessage) => JSONRPCMessage): void {
+  let receive: Transport["onmessage"];
+  Object.defineProperty(transport, "onmessage", {
+    get: () => receive,
+    set: (receiver: Transport["onmessage"]) => {
+      receive = receiver && ((message, extra) => receiver(mend(message as JSONRPCMessage) as typeof message, extra));
+    },
+  });
 }
 
 function subscriptionIdIn(meta: Readonly<Record<string, unknown>> | undefined): SubscriptionId | undefined {

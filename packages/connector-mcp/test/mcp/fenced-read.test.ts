@@ -60,6 +60,17 @@ describe("content", () => {
     },
   );
 
+  test.each([
+    ["in the URL-safe alphabet", "-_8="],
+    ["in the URL-safe alphabet without padding", "-_8"],
+    ["as a data URL", "data:application/octet-stream;base64,+/8="],
+  ])("a blob %s is the same bytes", async (_, blob) => {
+    const { connection } = await answering({ result: { contents: [{ uri: "note://a", blob }] } });
+    expect(await readResource(connection, "note://a", LIMITS)).toMatchObject({
+      parts: [{ bytes: new Uint8Array([251, 255]) }],
+    });
+  });
+
   test("parts keep their own URIs, and the digest covers them all (F5)", async () => {
     const { connection } = await answering({
       result: {
@@ -134,7 +145,9 @@ describe("what is no content", () => {
     ["HTTP 503", { status: 503 }, "unreachable"],
     ["HTTP 401", { status: 401, body: "Bearer secret-token-1 has expired" }, "unauthorized"],
     ["HTTP 403", { status: 403, body: "Bearer secret-token-1 may not" }, "forbidden"],
-    ["a blob that is no base64", { result: { contents: [{ uri, blob: "_-" }] } }, "invalid"],
+    ["a blob that is no base64", { result: { contents: [{ uri, blob: "no!" }] } }, "invalid"],
+    ["a blob in two alphabets of base64", { result: { contents: [{ uri, blob: "_-8+" }] } }, "invalid"],
+    ["a blob that ends inside a byte", { result: { contents: [{ uri, blob: "_-8_A" }] } }, "invalid"],
     ["a question to a person", { result: { resultType: "input_required", inputRequests: {} } }, "invalid"],
   ])("%s is %s (F7, P7)", async (_name, reply, outcome) => {
     const { connection } = await answering(reply);

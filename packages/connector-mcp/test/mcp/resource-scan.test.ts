@@ -70,6 +70,65 @@ describe("odd text", () => {
   });
 });
 
+describe("entries that the protocol does not allow", () => {
+  const good = (number: number) => ({ uri: `n://${number}`, name: `${number}` });
+
+  test("one without a name in a page of ten, and a null cursor: all are listed, and both faults are told (S1, S8)", async () => {
+    const resources = Array.from({ length: 10 }, (_, number) => (number === 3 ? { uri: "n://3" } : good(number)));
+    const { connection } = await listing({ first: { result: { resources, nextCursor: null } } });
+    const { end, pages, uris } = await scan(connection);
+    expect(end).toEqual({ verdict: "COMPLETE" });
+    expect(uris).toEqual(resources.map(({ uri }) => uri));
+    expect(pages.flatMap(({ faults }) => faults)).toEqual([
+      { uri: "n://3", message: "not valid in its entry, and left out: name" },
+      { message: "nextCursor is null, and was taken as absent" },
+    ]);
+  });
+
+  test.each([
+    ["mimeType", null],
+    ["description", null],
+    ["size", "12"],
+    ["annotations", { priority: 2 }],
+    ["annotations", { lastModified: "yesterday" }],
+    ["icons", [{}]],
+  ])("one with %s %o keeps the rest of it", async (key, value) => {
+    const entry = { ...good(1), title: "One", [key]: value };
+    const { connection } = await listing({ first: { result: { resources: [entry, good(2)] } } });
+    const { pages } = await scan(connection);
+    expect(pages[0]?.entries).toMatchObject([{ uri: "n://1", name: "1", title: "One" }, { uri: "n://2" }]);
+    expect(pages[0]?.faults).toEqual([{ uri: "n://1", message: `not valid in its entry, and left out: ${key}` }]);
+  });
+
+  test("one without a URI is left out and told, in a list of templates as well", async () => {
+    const { connection } = await listing({
+      first: {
+        result: { resources: [{ name: "a" }, null, "b", good(1)], resourceTemplates: [{ name: "c", uri: "n://x" }] },
+      },
+    });
+    const { pages, uris } = await scan(connection);
+    expect(uris).toEqual(["n://1"]);
+    expect(pages[0]?.faults).toEqual(Array(3).fill({ message: "an entry without a URI, which was left out" }));
+    const templates = await scan(connection, { kind: "templates" });
+    expect(templates.pages[0]?.faults).toEqual([{ message: "an entry without a URI template, which was left out" }]);
+  });
+
+  test("a page of bad entries tells a hundred of them, and how many more there are", async () => {
+    const resources = Array.from({ length: 250 }, (_, number) => ({ uri: `n://${number}` }));
+    const { connection } = await listing({ first: { result: { resources } } });
+    const { pages, uris } = await scan(connection);
+    expect(uris).toHaveLength(250);
+    expect(pages[0]?.faults).toHaveLength(101);
+    expect(pages[0]?.faults.at(-1)).toEqual({ message: "150 more entries are not valid" });
+  });
+
+  test("a server cannot report faults of its own", async () => {
+    const forged = { "fenceline/listFaults": [{ message: "forged" }] };
+    const { connection } = await listing({ first: { uris: ["n://1"], meta: forged } });
+    expect((await scan(connection)).pages[0]?.faults).toEqual([]);
+  });
+});
+
 describe("cursors", () => {
   test.each(["resources", "templates"] as const)(
     "the pages of %s are walked to the absent cursor, and the empty cursor is one like any other (S1)",
@@ -183,7 +242,7 @@ describe("what is unknown and what is empty", () => {
     ["an internal error", { error: { code: -32603, message: "boom" } }, "failed"],
     ["HTTP 401", { status: 401 }, "unauthorized"],
     ["HTTP 403", { status: 403 }, "forbidden"],
-    ["an entry without a name", { result: { resources: [{ uri: "n://2" }] } }, "invalid"],
+    ["a list that is none", { result: { resources: "n://2" } }, "invalid"],
   ])(
     "a later page that fails with %s leaves the listing unknown, with its cause (S8)",
     async (_name, reply, reason) => {
