@@ -22,13 +22,13 @@ interface ResourceRow {
 /** The row of a URI in a source (F10). Equal rows for any two spellings with one resource key. */
 function resourceRow(sourceId: number, uri: string): ResourceRow {
   const key = resourceKey(uri);
-  const denialTexts = denialLookupTexts(uri);
+  const keys = { segmentKey: segmentKey(uri), matchKey: matchKey(uri) };
+  const denialTexts = denialLookupTexts(keys);
   return {
     resourceKey: key,
     keyDigest: keyDigest(key),
-    segmentKey: segmentKey(uri),
-    matchKey: matchKey(uri),
-    coverHashes: grantLookupTexts(uri).map((text) => hashPrefix(sourceId, text)),
+    ...keys,
+    coverHashes: grantLookupTexts(keys).map((text) => hashPrefix(sourceId, text)),
     denyHashes: [sourceId, EVERY_SOURCE].flatMap((source) => denialTexts.map((text) => hashPrefix(source, text))),
   };
 }
@@ -48,8 +48,8 @@ export function hashPrefix(sourceId: number, text: string): bigint {
 }
 
 /**
- * Creates the resources of these URIs where they are new, as the holder of a session that stands. Nearly all are known, and a row costs some forty digests, so only
- * the missing ones are computed.
+ * Creates the resources of these URIs where they are new, as the holder of a session that stands. Nearly all are known, and a
+ * row costs some forty digests, so only the missing ones are computed.
  */
 export async function ensureResources(database: Queryable, session: Session, uris: readonly string[]): Promise<void> {
   const { sourceId } = session;

@@ -63,6 +63,12 @@ export function scopeMatchKey(scope: UriScope): string {
   return scopeText(scope, foldedUri);
 }
 
+/** What scopes are compared with. */
+export interface UriKeys {
+  readonly segmentKey: string;
+  readonly matchKey: string;
+}
+
 /**
  * Whether a revocation of this scope covers the URI: either text begins either key.
  *
@@ -90,14 +96,14 @@ export function denialTexts(scope: UriScope): string[] {
   return [...new Set([scopeKey(scope), scopeMatchKey(scope)])];
 }
 
-/** The texts of every denial that could cover this URI, distinct. */
-export function denialLookupTexts(uri: string): string[] {
-  return [...new Set([...segmentPrefixes(segmentKey(uri)), ...segmentPrefixes(matchKey(uri))])];
+/** The texts of every denial that could cover a URI of these keys, distinct. */
+export function denialLookupTexts({ segmentKey, matchKey }: UriKeys): string[] {
+  return [...new Set([...segmentPrefixes(segmentKey), ...segmentPrefixes(matchKey)])];
 }
 
-/** The `scopeKey` of every grant that could cover this URI; on a hit the grant's match text is compared as well. */
-export function grantLookupTexts(uri: string): string[] {
-  return segmentPrefixes(segmentKey(uri));
+/** The `scopeKey` of every grant that could cover a URI of this key; on a hit the grant's match text is compared as well. */
+export function grantLookupTexts({ segmentKey }: Pick<UriKeys, "segmentKey">): string[] {
+  return segmentPrefixes(segmentKey);
 }
 
 /**

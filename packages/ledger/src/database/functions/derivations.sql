@@ -272,10 +272,9 @@ begin
   left join fenceline.index x using (index_id);
 
   update fenceline.group_root r
-  set state = case
-      when o.outcome = 'confirm' and fenceline.root_problem(r.subscription_id, r.ordinal, r.part_id, g.audience_id) is null
-        then 'CURRENT'
-      when fenceline.root_problem(r.subscription_id, r.ordinal, r.part_id, g.audience_id) = 'parent_revoked' then 'REVOKED'
+  set state = case coalesce(fenceline.root_problem(r.subscription_id, r.ordinal, r.part_id, g.audience_id), 'lives')
+      when 'lives' then case o.outcome when 'confirm' then 'CURRENT' else 'SUPERSEDED' end
+      when 'parent_revoked' then 'REVOKED'
       else 'SUPERSEDED' end::fenceline.edge_state
   from unnest(v_groups, v_outcomes) o (group_id, outcome) join fenceline.entry_group g using (group_id)
   where r.group_id = o.group_id and r.state = 'PENDING' and g.state = 'INTENT' and g.kind <> 'chunk';
