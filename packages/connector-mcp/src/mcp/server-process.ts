@@ -1,7 +1,9 @@
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { assert } from "@fenceline/ledger";
+import { StdioClientTransport, type StdioServerParameters } from "@modelcontextprotocol/client/stdio";
+import { StdioMessages } from "./stdio-messages.js";
 
 /** How long a server may take to end by itself when its input ends. Many never do. */
 const LEAVE_WITHIN_MS = 300;
@@ -19,6 +21,14 @@ const LOOK_EVERY_MS = 10;
  */
 export class ServerProcess extends StdioClientTransport {
   #closing: Promise<void> | undefined;
+
+  /** @param maxMessageBytes of one message; a larger one is dropped, and the request it answers fails */
+  constructor(server: StdioServerParameters, maxMessageBytes: number) {
+    super(server);
+    // It offers no way to give it another; a version that has none under this name must not pass unnoticed.
+    assert(Reflect.has(this, "_readBuffer"), "The SDK's stdio transport reads through its _readBuffer.");
+    Reflect.set(this, "_readBuffer", new StdioMessages(maxMessageBytes));
+  }
 
   /** Its end was asked for. */
   get isClosing(): boolean {

@@ -36,7 +36,7 @@ export interface ConnectOptions {
   /** Ends the attempt to connect; has no effect on the connection afterwards. */
   signal?: AbortSignal;
   clientInfo?: { name: string; version: string };
-  /** Largest single message, in bytes, that is accepted. Over stdio a larger one ends the connection. Default 64 MiB. */
+  /** Largest single message, in bytes, that is accepted; a larger answer fails its own request alone. Default 64 MiB. */
   maxMessageBytes?: number;
   /** What a stdio server writes to standard error. Without it that output is dropped. */
   onStderr?: (chunk: string) => void;

@@ -58,15 +58,17 @@ export function stdioTransport(
   endpoint: StdioEndpoint,
   options: { maxMessageBytes: number; onStderr?: ((chunk: string) => void) | undefined },
 ): ServerProcess {
-  const transport = new ServerProcess({
-    command: endpoint.command,
-    args: [...(endpoint.args ?? [])],
-    maxBufferSize: options.maxMessageBytes,
-    // "inherit" would write into the terminal of whoever runs us.
-    stderr: options.onStderr ? "pipe" : "ignore",
-    ...(endpoint.env && { env: { ...endpoint.env } }),
-    ...(endpoint.cwd !== undefined && { cwd: endpoint.cwd }),
-  });
+  const transport = new ServerProcess(
+    {
+      command: endpoint.command,
+      args: [...(endpoint.args ?? [])],
+      // "inherit" would write into the terminal of whoever runs us.
+      stderr: options.onStderr ? "pipe" : "ignore",
+      ...(endpoint.env && { env: { ...endpoint.env } }),
+      ...(endpoint.cwd !== undefined && { cwd: endpoint.cwd }),
+    },
+    options.maxMessageBytes,
+  );
   if (options.onStderr) transport.stderr?.on("data", (chunk: Buffer) => options.onStderr?.(chunk.toString("utf8")));
   return transport;
 }

@@ -191,8 +191,8 @@ function isNetworkError(error: unknown): boolean {
 
 function wasTooLarge(error: unknown): boolean {
   for (let link = error; link instanceof Error; link = link.cause) {
-    if (link instanceof FencelineError && link.code === ("response_too_large" satisfies ConnectorErrorCode))
-      return true;
+    const own = link instanceof ProtocolError ? link.data : link;
+    if (own instanceof FencelineError && own.code === ("response_too_large" satisfies ConnectorErrorCode)) return true;
   }
   return false;
 }
