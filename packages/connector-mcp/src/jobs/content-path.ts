@@ -4,12 +4,14 @@ import { guardContent } from "../mcp/content-guard.js";
 import type { ContentPart } from "../mcp/fenced-read.js";
 import { extractText } from "../mcp/text-extraction.js";
 
-export const partToText: PartToText = ({ uri, mimeType, text, bytes }) => {
+export const partToText: PartToText = async ({ uri, mimeType, text, bytes }) => {
   const named = { uri, ...(mimeType !== undefined && { mimeType }) };
   const part: ContentPart = text === undefined ? { ...named, bytes: bytes ?? new Uint8Array() } : { ...named, text };
-  const { texts, skipped } = extractText([part]);
+  const { texts, skipped } = await extractText([part]);
   const [extracted] = texts;
-  return extracted ? { text: extracted.text } : { reason: skipped[0]?.reason ?? "no_text" };
+  return extracted
+    ? { text: extracted.text, textType: extracted.textType }
+    : { reason: skipped[0]?.reason ?? "no_text" };
 };
 
 export const guardText: GuardText = (text, { uri, mimeType }) => {

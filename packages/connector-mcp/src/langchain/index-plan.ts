@@ -29,12 +29,12 @@ export interface PlanOptions extends TextPorts {
 
 /** Cuts a version into chunks and compares them with what the index holds, as multisets per part. */
 export async function planVersion(work: IndexWork, options: PlanOptions): Promise<IndexPlan> {
-  const { texts, leftOut } = textsOf(work, options);
+  const { texts, leftOut } = await textsOf(work, options);
   const held = heldEntries(work);
   const reused: string[] = [];
   const added: NewChunk[] = [];
   for (const versionText of texts) {
-    const splitter = options.splitter ?? splitterFor(versionText.mimeType, options.chunkSize);
+    const splitter = options.splitter ?? splitterFor(versionText.textType ?? versionText.mimeType, options.chunkSize);
     for (const text of await chunksOf(versionText.text, splitter)) {
       const digest = options.digestChunk(digestedText(text, versionText.findings));
       const entryId = held.get(`${versionText.partId} ${digest}`)?.pop();

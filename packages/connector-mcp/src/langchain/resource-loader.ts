@@ -57,7 +57,8 @@ export class McpResourceLoader extends BaseDocumentLoader {
         ...(afterId !== undefined && { afterId }),
       });
       for (const work of page) {
-        for (const text of textsOf(work, this.#options).texts) yield this.#document(work, text);
+        const { texts } = await textsOf(work, this.#options);
+        for (const text of texts) yield this.#document(work, text);
       }
       afterId = page.at(-1)?.subscriptionId;
       if (afterId === undefined) return;

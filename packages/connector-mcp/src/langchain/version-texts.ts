@@ -3,11 +3,14 @@ import type { IndexWork } from "@fenceline/ledger";
 /** A content of an accepted version. */
 export type VersionPart = IndexWork["parts"][number];
 
-/** Text that may be cut into chunks, or the reason why there is none. */
-export type PartText = { readonly text: string } | { readonly reason: string };
+/**
+ * Text that may be cut into chunks, with its own MIME type where it was got out of another format; or the reason why there is
+ * none.
+ */
+export type PartText = { readonly text: string; readonly textType?: string | undefined } | { readonly reason: string };
 
 /** Gets the text out of a part (its bytes, its MIME type). */
-export type PartToText = (part: VersionPart) => PartText;
+export type PartToText = (part: VersionPart) => PartText | Promise<PartText>;
 
 /**
  * The content guard (spec §5): the text that may be chunked, possibly stripped, and the codes of what was found in it;
@@ -30,6 +33,8 @@ export interface VersionText {
   /** The part's own URI (F5). */
   readonly uri: string;
   readonly mimeType: string | undefined;
+  /** Of `text` itself, where that was got out of another format. */
+  readonly textType?: string | undefined;
   readonly text: string;
   /** Codes of the guard's findings, sorted. */
   readonly findings: readonly string[];
@@ -42,22 +47,23 @@ export interface LeftOutPart {
 }
 
 /** The texts of a version's parts, in order, after the guard; and the parts that have none. */
-export function textsOf(
+export async function textsOf(
   work: IndexWork,
   { partToText = plainText, guard = acceptAll }: TextPorts,
-): { texts: VersionText[]; leftOut: LeftOutPart[] } {
+): Promise<{ texts: VersionText[]; leftOut: LeftOutPart[] }> {
   const texts: VersionText[] = [];
   const leftOut: LeftOutPart[] = [];
   for (const part of work.parts) {
     const { partId, uri, mimeType } = part;
-    const extracted = partToText(part);
+    const extracted = await Promise.resolve(partToText(part));
     const guarded = "reason" in extracted ? extracted : guard(extracted.text, { uri, mimeType });
     if ("reason" in guarded) {
       leftOut.push({ uri, reason: guarded.reason });
       continue;
     }
     const findings = "findings" in guarded ? [...new Set(guarded.findings)].sort() : [];
-    texts.push({ partId, uri, mimeType, text: guarded.text, findings });
+    const textType = "textType" in extracted ? extracted.textType : undefined;
+    texts.push({ partId, uri, mimeType, textType, text: guarded.text, findings });
   }
   return { texts, leftOut };
 }

@@ -38,7 +38,7 @@ export interface ContentDetector {
 
 /** What {@link guardContent} lets through (spec §5). */
 export interface GuardPolicy {
-  /** MIME types; `*` stands for any run of characters. Default: text, JSON, XML, YAML, Markdown. */
+  /** Of the parts; `*` stands for any run of characters. Default: text, JSON, XML, YAML, Markdown, CSV, PDF. */
   readonly allowedMimeTypes: readonly string[];
   /** Per part, in UTF-8 bytes. Default 4 MiB. */
   readonly maxTextBytes: number;
@@ -67,6 +67,8 @@ const DEFAULT_GUARD_POLICY: GuardPolicy = {
     "application/xml",
     "application/yaml",
     "application/markdown",
+    "application/csv",
+    "application/pdf",
   ].concat(["json", "xml", "yaml"].map((suffix) => `application/*+${suffix}`)),
   maxTextBytes: 4 * 1024 * 1024,
   invalidText: "reject",
