@@ -1,5 +1,5 @@
 /** What a goal is stated in. A ratio is to the raw operation of the same run, so that it says the same on any machine. */
-export type Unit = "ratio" | "ms" | "bytes";
+export type Unit = "ratio" | "ms" | "bytes" | "MB";
 
 /** Which side of the figure is good. */
 export type Goal = { readonly atLeast: number } | { readonly atMost: number };

@@ -80,6 +80,8 @@ function figureText(figure: number, unit: Unit): string {
       return `${figure >= 10 ? figure.toFixed(0) : figure.toFixed(2)} ms`;
     case "bytes":
       return `${figure.toFixed(0)} B`;
+    case "MB":
+      return `${figure.toFixed(0)} MB`;
     default:
       return unit satisfies never;
   }
