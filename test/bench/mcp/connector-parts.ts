@@ -9,7 +9,6 @@ type Walk = typeof import("../../../packages/connector-mcp/dist/jobs/catalog-wal
 type Connection = typeof import("../../../packages/connector-mcp/dist/mcp/source-connection.js");
 
 export type { SourceContext } from "../../../packages/connector-mcp/dist/jobs/source-context.js";
-export type { SourceConnection } from "../../../packages/connector-mcp/dist/mcp/source-connection.js";
 
 const dist = new URL("dist/", import.meta.resolve("@fenceline/connector-mcp/package.json"));
 const load = (path: string): Promise<unknown> => import(new URL(path, dist).href);
