@@ -10,6 +10,7 @@ import { FencelineError } from "@fenceline/ledger";
  * | `source_unreachable` | nothing answers at the endpoint, the command cannot be started, or a gateway answers for it | start the server, or correct the endpoint |
  * | `source_unauthorized` | the server answered 401: the credential is missing, wrong or expired | renew the source's credential |
  * | `source_forbidden` | the server answered 403: the credential is known and not allowed | ask the server's owner, or remove the source |
+ * | `source_throttled` | the server answered 429: it is asked too often | lower `readConcurrency`, or set `readsPerSecond` |
  * | `source_lost` | the session ended: the process died, or the server no longer knows the session | connect again; subscriptions must be opened anew |
  * | `source_failed` | the server answered with an error that fits no other code | see `cause` |
  * | `request_timeout` | no answer within the request's timeout | raise `requestTimeoutMs`, or see why the server is slow |
@@ -40,6 +41,7 @@ export type ConnectorErrorCode =
   | "source_unreachable"
   | "source_unauthorized"
   | "source_forbidden"
+  | "source_throttled"
   | "source_lost"
   | "source_failed"
   | "request_timeout"

@@ -12,6 +12,7 @@
 import type { AcceptedRead, IssuedRead, ReadAnswer, SettledAs } from "@fenceline/ledger";
 import { connectorError } from "../errors.js";
 import { type ReadContent, type ReadOutcome, readResource } from "../mcp/fenced-read.js";
+import type { ServerPatience } from "../mcp/server-patience.js";
 import { CoalescedCalls } from "./coalesced-calls.js";
 import { problemOf } from "./problem.js";
 import { RateLimit } from "./rate-limit.js";
@@ -27,6 +28,9 @@ const MAX_LINE = 100;
 /** Answers that wait to be accepted, per read that may be under way: their bodies are in memory. */
 const ANSWERS_PER_READ = 3;
 
+/** Times that a server may refuse one read of a drain for named URIs because it is asked too often. */
+const MAX_THROTTLED = 10;
+
 /** Beyond the request's own timeout, until another holder may send the read again. */
 const CLAIM_MARGIN_MS = 10_000;
 
@@ -36,6 +40,7 @@ const SETTLED_AS: Record<Exclude<ReadOutcome["outcome"], "content">, SettledAs> 
   not_found: "not_found",
   unauthorized: "unauthorized",
   forbidden: "forbidden",
+  throttled: "lost",
   session_lost: "lost",
   aborted: "lost",
   unreachable: "failed",
@@ -73,6 +78,9 @@ export class ReadDrain {
   #reading = 0;
   /** Running average of a request's duration, in milliseconds; pessimistic at first. */
   #readMs = 200;
+  /** Takes a URI back that the drain under way has issued and the server did not take. */
+  #unsent: (uri: string) => void = () => undefined;
+  readonly #throttled = new Map<string, number>();
   #somethingEnded: () => void = () => undefined;
 
   /** @param onAccepted a read made a new version */
@@ -103,17 +111,17 @@ export class ReadDrain {
   /** Reads these whether due or not. Those in flight, closed or revoked are left out. */
   drainUris(uris: readonly string[]): Promise<DrainEnd> {
     const { ledger, lease } = this.context;
-    let sent = 0;
-    return this.#drain(async (limit) => {
+    const left = [...uris];
+    const issue = async (limit: number) => {
       // A page may come back short, because some of it is closed or revoked; only the end of the list is the end.
-      while (sent < uris.length) {
-        const page = uris.slice(sent, sent + limit);
-        sent += page.length;
+      while (left.length > 0) {
+        const page = left.splice(0, limit);
         const issued = await ledger.issueReads(lease.session, { uris: page, reason: "demand", ...this.#claim });
         if (issued.length > 0) return issued;
       }
       return [];
-    });
+    };
+    return this.#drain(issue, (uri) => left.push(uri));
   }
 
   /** Something became due: a drain under way looks again, also while it waits for slow answers. */
@@ -123,8 +131,12 @@ export class ReadDrain {
   }
 
   /** Does not reject. */
-  #drain(issue: (limit: number) => Promise<IssuedRead[]>): Promise<DrainEnd> {
-    const drained = this.#turn.then(() => this.#drainAlone(issue));
+  #drain(issue: (limit: number) => Promise<IssuedRead[]>, unsent?: (uri: string) => void): Promise<DrainEnd> {
+    const drained = this.#turn.then(() => {
+      this.#unsent = unsent ?? (() => undefined);
+      this.#throttled.clear();
+      return this.#drainAlone(issue);
+    });
     this.#turn = drained;
     return drained;
   }
@@ -137,6 +149,14 @@ export class ReadDrain {
     try {
       while (!this.#stopped && (this.#more || line.length + pending.size > 0)) {
         const ended = this.#nextEnd();
+        if (this.#patience?.remainingMs) {
+          // What waits in line is issued anew afterwards: what is announced until then would cause one more read (U5).
+          for (const read of line) this.#unsent(read.uri);
+          await Promise.all(line.splice(0).map((read) => this.#giveUp(read)));
+          this.#more = true;
+          await this.#patience.wait(this.context.signal);
+          continue;
+        }
         while (line.length > 0 && this.#hasRoom(pending.size)) {
           const sent: Promise<void> = this.#send(line.shift() as IssuedRead).finally(() => {
             pending.delete(sent);
@@ -189,6 +209,10 @@ export class ReadDrain {
     return this.#failure !== undefined || this.context.signal.aborted || !this.context.lease.held;
   }
 
+  get #patience(): ServerPatience | undefined {
+    return this.context.connection.wire.http?.patience;
+  }
+
   #note(issued: readonly IssuedRead[]): void {
     if (issued.length === 0) return;
     this.#total += issued.length;
@@ -202,6 +226,7 @@ export class ReadDrain {
       const outcome = await this.#request(read.uri);
       if (outcome.outcome === "failed" || outcome.outcome === "unreachable") this.failed.add(read.uri);
       else this.failed.delete(read.uri);
+      if (outcome.outcome === "throttled") this.#sendAgain(read.uri);
       if (outcome.outcome === "content") await this.#accept(read, outcome);
       else await this.#settle(read, outcome);
     } catch (error) {
@@ -209,6 +234,14 @@ export class ReadDrain {
     }
     this.#done += 1;
     this.context.onProgress({ phase: "read", done: this.#done, total: this.#total });
+  }
+
+  /** It is due again at once; where the drain is for named URIs, it is named again, but not for ever. */
+  #sendAgain(uri: string): void {
+    const times = (this.#throttled.get(uri) ?? 0) + 1;
+    this.#throttled.set(uri, times);
+    if (times < MAX_THROTTLED) this.#unsent(uri);
+    this.#more = true;
   }
 
   async #request(uri: string): Promise<ReadOutcome> {

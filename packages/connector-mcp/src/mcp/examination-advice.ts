@@ -5,6 +5,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   source_unauthorized:
     "Renew the reader's credential (headers or env), and see that the variable it comes from is set.",
   source_forbidden: "Ask the server's owner to allow this reader, or use another credential.",
+  source_throttled: "It is asked too often: lower settings.readConcurrency, or set settings.readsPerSecond.",
   source_lost: "See the server's own log: it ended, or forgot the session, in the middle of it.",
   source_failed: "See the server's own log for what it answers with an error.",
   request_timeout: "See why the server is slow, or raise settings.requestTimeoutMs.",
@@ -33,6 +34,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   read_unauthorized: "Renew the reader's credential: reading needs more than listing did.",
   read_forbidden: "Ask the server's owner to let this reader read it, or leave it out of the source.",
   read_too_large: "Raise settings.maxBodyBytes, or leave the resource out.",
+  read_throttled: "It is asked too often: lower settings.readConcurrency, or set settings.readsPerSecond.",
   read_timed_out: "See why reading is slow, or raise settings.requestTimeoutMs.",
   read_invalid: "Report it to the server's author: the answer does not fit the protocol.",
 };

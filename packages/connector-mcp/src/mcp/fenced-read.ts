@@ -18,6 +18,7 @@ export type ContentPart =
  * - `not_found`: -32602 or -32002, typed or bare (F7).
  * - `unauthorized`, `forbidden`: 401 and 403 (P7).
  * - `too_large`: the body exceeds `maxBodyBytes`, or the answer the connection's limit.
+ * - `throttled`: asked too often; once the server's patience is back (`wire.http.patience`), read it again.
  * - `session_lost`: the connection has ended; connect again.
  * - `invalid`: not what the protocol asks for, or a part's URI is none that the ledger takes.
  * - `unreachable`, `timed_out`, `aborted`, `invalid`, `failed`: nothing is known about the resource.
@@ -31,6 +32,7 @@ export type ReadOutcome =
         | "not_found"
         | "unauthorized"
         | "forbidden"
+        | "throttled"
         | "session_lost"
         | "unreachable"
         | "timed_out"

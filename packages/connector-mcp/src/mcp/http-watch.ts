@@ -1,4 +1,10 @@
+import type { FencelineError } from "@fenceline/ledger";
+import type { JSONRPCMessage, RequestId } from "@modelcontextprotocol/client";
 import { connectorError } from "../errors.js";
+import { limitEvents } from "./event-limit.js";
+import { ServerPatience } from "./server-patience.js";
+
+const INTERNAL_ERROR = -32603;
 
 /** The shape of `fetch` that the MCP client takes. */
 export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
@@ -12,7 +18,7 @@ export type StandaloneStreamState = "idle" | "opening" | "open" | "refused" | "e
 
 /** What {@link HttpWatch} is told about the connection it belongs to. */
 export interface HttpWatchOptions {
-  /** Largest body, in bytes, of an answer that is not a stream. */
+  /** Largest body, in bytes, of an answer; of an event stream, the largest event. */
   maxMessageBytes: number;
   /** True once the modern era was negotiated, which has no GET stream. */
   isModern(): boolean;
@@ -26,10 +32,14 @@ export interface HttpWatchOptions {
  *    server sent meanwhile is lost (U4).
  * 2. On a modern connection no GET is ever sent: the client would resume a broken listen stream with one, and a lax server
  *    would leave that stream open and silent for ever. Refusing it makes the break visible.
- * 3. A single answer larger than `maxMessageBytes` is cut off instead of being held in memory.
+ * 3. A single answer larger than `maxMessageBytes` is cut off instead of being held in memory, and fails its request alone.
+ * 4. What a server says with 429 or `Retry-After` is kept, for those who are about to ask it again.
  */
 export class HttpWatch {
+  readonly patience = new ServerPatience();
   #state: StandaloneStreamState = "idle";
+  /** Requests whose answer came on an event stream and was cut off. */
+  readonly #cutOff = new Set<RequestId>();
   readonly #onBreak = new Set<(cause: unknown) => void>();
   readonly #onChange = new Set<() => void>();
 
@@ -41,10 +51,20 @@ export class HttpWatch {
 
   /** The `fetch` to hand to the transport. */
   readonly fetch: Fetch = async (url, init) => {
-    if ((init?.method ?? "GET") !== "GET") return limitBody(await fetch(url, init), this.options.maxMessageBytes);
+    if ((init?.method ?? "GET") !== "GET") {
+      const response = await fetch(url, init);
+      this.patience.note(response);
+      return this.#limited(response, init?.body);
+    }
     if (this.options.isModern()) return new Response(null, { status: 405 });
     return this.#openStandaloneStream(url, init);
   };
+
+  /** The answer of a request that was cut off says so, in a way that no server can. */
+  received(message: JSONRPCMessage): JSONRPCMessage {
+    if (!("error" in message) || message.id === undefined || !this.#cutOff.delete(message.id)) return message;
+    return { ...message, error: { ...message.error, data: tooLarge(this.options.maxMessageBytes) } };
+  }
 
   /** Calls back at each end of the GET stream that this side did not ask for; returns how to stop listening. */
   onBreak(listener: (cause: unknown) => void): () => void {
@@ -85,12 +105,28 @@ export class HttpWatch {
       return response;
     }
     this.#become("open");
-    const body = watchEnd(response.body, (cause) => {
+    const limited = limitEvents(response.body, this.options.maxMessageBytes, () => undefined);
+    const body = watchEnd(limited, (cause) => {
       this.#become("ended");
       if (init?.signal?.aborted) return;
       for (const listener of this.#onBreak) listener(cause);
     });
     return new Response(body, { status: response.status, headers: response.headers });
+  }
+
+  #limited(response: Response, asked: RequestInit["body"]): Response {
+    const { maxMessageBytes } = this.options;
+    const type = response.headers.get("content-type")?.toLowerCase() ?? "";
+    if (response.body === null) return response;
+    if (type.startsWith("application/json")) return withBody(response, limitBytes(response.body, maxMessageBytes));
+    if (!type.startsWith("text/event-stream")) return response;
+    const refusal = (): Record<string, unknown> | undefined => {
+      const id = answeredBy(asked);
+      if (id === undefined) return undefined;
+      this.#cutOff.add(id);
+      return { jsonrpc: "2.0", id, error: { code: INTERNAL_ERROR, message: tooLarge(maxMessageBytes).message } };
+    };
+    return withBody(response, limitEvents(response.body, maxMessageBytes, refusal));
   }
 
   #become(state: StandaloneStreamState): void {
@@ -120,20 +156,31 @@ function watchEnd(body: ReadableStream<Uint8Array>, onEnd: (cause: unknown) => v
   });
 }
 
-/** Cuts a JSON answer off at `maxBytes`. Event streams pass untouched: they have no end to measure. */
-function limitBody(response: Response, maxBytes: number): Response {
-  const isJson = response.headers.get("content-type")?.toLowerCase().startsWith("application/json") ?? false;
-  if (response.body === null || !isJson) return response;
+function withBody(response: Response, body: ReadableStream<Uint8Array>): Response {
+  const { status, statusText, headers } = response;
+  return new Response(body, { status, statusText, headers });
+}
+
+function limitBytes(body: ReadableStream<Uint8Array>, maxBytes: number): ReadableStream<Uint8Array> {
   let seen = 0;
-  const body = response.body.pipeThrough(
+  return body.pipeThrough(
     new TransformStream<Uint8Array, Uint8Array>({
       transform(chunk, controller) {
         seen += chunk.byteLength;
-        if (seen <= maxBytes) return controller.enqueue(chunk);
-        controller.error(connectorError("response_too_large", `an answer exceeds ${maxBytes} bytes (maxMessageBytes)`));
+        if (seen <= maxBytes) controller.enqueue(chunk);
+        else controller.error(tooLarge(maxBytes));
       },
     }),
   );
-  const { status, statusText, headers } = response;
-  return new Response(body, { status, statusText, headers });
+}
+
+function tooLarge(maxBytes: number): FencelineError {
+  return connectorError("response_too_large", `an answer exceeds ${maxBytes} bytes (maxMessageBytes)`);
+}
+
+/** The request that one answer belongs to. A listen stream has none: what is too large on it is a notification. */
+function answeredBy(body: RequestInit["body"]): RequestId | undefined {
+  if (typeof body !== "string") return undefined;
+  const { id, method } = JSON.parse(body) as { id?: RequestId; method?: string };
+  return method === "subscriptions/listen" ? undefined : id;
 }

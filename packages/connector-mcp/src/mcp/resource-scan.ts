@@ -154,6 +154,7 @@ async function requestPage(
   // `client.request` serves one page from the wire; `listResources` would walk, cache and drop each page's `_meta`.
   const params = cursor === undefined ? {} : { params: { cursor } };
   const requestOptions = { timeout: requestTimeoutMs, ...(options.signal && { signal: options.signal }) };
+  await connection.wire.http?.patience.wait(options.signal);
   try {
     if (options.kind === "resources") {
       const answer = await client.request({ method: "resources/list", ...params }, requestOptions);

@@ -231,7 +231,7 @@ export class SourceLink implements SourceConnection, SourceWire {
   #watchTransport(): void {
     const send: Transport["send"] = this.#transport.send.bind(this.#transport);
     const answers = new LenientAnswers();
-    mendMessages(this.#transport, (message) => answers.received(message));
+    mendMessages(this.#transport, (message) => answers.received(this.http?.received(message) ?? message));
     // The handle that `listen` returns does not tell its subscription id; the request that opens it does.
     this.#transport.send = (message: JSONRPCMessage, sendOptions?: TransportSendOptions) => {
       if ("method" in message && "id" in message && message.method === "subscriptions/listen") {

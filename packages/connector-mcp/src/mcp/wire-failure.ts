@@ -18,6 +18,7 @@ import { storableText } from "../storable-text.js";
  * - `not_found`: -32602 or -32002, typed or bare (F7): evidence about one URI, and only when a resource was read.
  * - `unauthorized`, `forbidden`: 401 and 403 in any shape the SDK gives them (P7).
  * - `session_lost`: this connection is of no further use.
+ * - `throttled`: 429, asked too often; it says nothing about what was asked.
  * - `unreachable`: nobody answered. `timed_out`, `aborted`: nobody answered in time, or nobody wanted the answer any more.
  * - `too_large`, `invalid`: an answer came and was refused on this side.
  * - `failed`: everything else, -32603 included. It proves nothing.
@@ -27,6 +28,7 @@ export type FailureKind =
   | "unauthorized"
   | "forbidden"
   | "session_lost"
+  | "throttled"
   | "unreachable"
   | "timed_out"
   | "aborted"
@@ -53,6 +55,7 @@ const ERROR_CODES: Record<FailureKind, ConnectorErrorCode> = {
   unauthorized: "source_unauthorized",
   forbidden: "source_forbidden",
   session_lost: "source_lost",
+  throttled: "source_throttled",
   unreachable: "source_unreachable",
   timed_out: "request_timeout",
   aborted: "request_aborted",
@@ -132,6 +135,7 @@ function classifyStatus(error: SdkHttpError, context: FailureContext): FailureKi
   const { status } = error;
   if (status === 401) return "unauthorized";
   if (status === 403) return "forbidden";
+  if (status === 429) return "throttled";
   const answer = answerIn(error);
   if (context.sessionBound) {
     if (status === 404) return "session_lost";

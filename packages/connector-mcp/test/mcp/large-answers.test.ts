@@ -2,14 +2,15 @@ import { fileURLToPath } from "node:url";
 import { afterEach, describe, expect, test } from "vitest";
 import { readResource } from "#src/mcp/fenced-read.js";
 import { connectSource, type SourceConnection } from "#src/mcp/source-connection.js";
+import { bodyOf, serveHttp } from "./http-server.js";
 
 const SERVER = fileURLToPath(new URL("large-stdio-server.mjs", import.meta.url));
 const MB = 1_000_000;
 const LIMITS = { maxBodyBytes: 8 * MB };
 
-const opened: SourceConnection[] = [];
+const opened: { close(): Promise<void> }[] = [];
 afterEach(async () => {
-  for (const connection of opened.splice(0)) await connection.close();
+  for (const one of opened.splice(0)) await one.close();
 });
 
 async function connected(options: Parameters<typeof connectSource>[1] = {}): Promise<SourceConnection> {
@@ -54,3 +55,38 @@ describe("over stdio", () => {
     },
   );
 });
+
+describe("over HTTP, on an event stream", () => {
+  test.each(["\n", "\r\n"])("an answer above the limit fails its own read alone (lines end in %j)", async (eol) => {
+    const server = await serveHttp(async (request, response) => {
+      if (request.method !== "POST") return void response.writeHead(405).end();
+      const { id, method, params } = JSON.parse(await bodyOf(request)) as Asked;
+      if (id === undefined) return void response.writeHead(202).end();
+      const result = resultOf(method, params?.uri);
+      const answer = result ? { result } : { error: { code: -32601, message: "no such method" } };
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const data = JSON.stringify({ jsonrpc: "2.0", id, ...answer });
+      response.end(`: comment${eol}${eol}event: message${eol}id: ${String(id)}${eol}data: ${data}${eol}${eol}`);
+    });
+    const connection = await connectSource({ url: server.url, requestTimeoutMs: 5_000 }, { maxMessageBytes: MB });
+    opened.push(connection, server);
+    expect(await read(connection, ["note://10", "note://3000000", "note://20"])).toEqual([
+      ["content", 10],
+      ["too_large", undefined],
+      ["content", 20],
+    ]);
+  });
+});
+
+interface Asked {
+  id?: unknown;
+  method: string;
+  params?: { uri?: string };
+}
+
+function resultOf(method: string, uri = ""): Record<string, unknown> | undefined {
+  const serverInfo = { name: "large", version: "1" };
+  if (method === "initialize") return { protocolVersion: "2025-11-25", capabilities: { resources: {} }, serverInfo };
+  if (method !== "resources/read") return undefined;
+  return { contents: [{ uri, text: "x".repeat(Number.parseInt(uri.slice(7), 10)) }] };
+}

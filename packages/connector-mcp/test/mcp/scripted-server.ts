@@ -5,7 +5,7 @@ import { bodyOf, type HttpServer, serveHttp } from "./http-server.js";
 export type Reply =
   | { result: Record<string, unknown> }
   | { error: { code: number; message: string; data?: unknown } }
-  | { status: number; body?: string }
+  | { status: number; body?: string; headers?: Record<string, string> }
   /** Never answers. */
   | "silence";
 
@@ -54,7 +54,7 @@ export async function startScriptedServer(script: {
     const asked = requests.filter((earlier) => earlier.method === method).length;
     const reply = method === "server/discover" ? discovery(script.capabilities) : script.reply?.(method, params, asked);
     if (reply === "silence") return;
-    if (reply && "status" in reply) return void response.writeHead(reply.status).end(reply.body);
+    if (reply && "status" in reply) return void response.writeHead(reply.status, reply.headers).end(reply.body);
     const answer = reply ?? { error: { code: -32601, message: "not scripted" } };
     const complete =
       "result" in answer
