@@ -282,8 +282,8 @@ export class ReadDrain {
   async #settle(read: IssuedRead, outcome: Exclude<ReadOutcome, ReadContent>): Promise<void> {
     const { ledger, lease, counts, logger } = this.context;
     const { subscriptionId, ordinal, requestId, uri } = read;
+    const { message } = outcome;
     const as = SETTLED_AS[outcome.outcome];
-    const message = "message" in outcome ? outcome.message : "the answer had no contents";
     await this.#settling.add({ subscriptionId, ordinal, requestId, as, message });
     logger.debug({ uri, ordinal, reason: read.reason, outcome: outcome.outcome }, "read without content");
     counts.failed({ uri, code: `read_${outcome.outcome}`, message });

@@ -1,4 +1,4 @@
-import { isStorableUri } from "@fenceline/ledger";
+import { isStorableUri, resourceKey } from "@fenceline/ledger";
 import { type ReadResourceResult, SERVER_INFO_META_KEY } from "@modelcontextprotocol/client";
 import { storablePartUri, storableText } from "../storable-text.js";
 import { digestFields } from "./canonical-digest.js";
@@ -6,7 +6,10 @@ import type { SourceConnection } from "./source-connection.js";
 
 type ResourceContents = ReadResourceResult["contents"][number];
 
-/** One part of a resource, its text made storable. Its URI may be another than the one asked for (F5). */
+/**
+ * One part of a resource, its text made storable. Its URI may be another than the one asked for (F5); another spelling of the
+ * one asked for is written as it was asked.
+ */
 export type ContentPart =
   | { uri: string; mimeType?: string; text: string }
   | { uri: string; mimeType?: string; bytes: Uint8Array };
@@ -14,7 +17,8 @@ export type ContentPart =
 /**
  * What came of one `resources/read`.
  *
- * - `content`: at least one part. `empty`: success without contents, which is neither a version nor a deletion (F7).
+ * - `content`: at least one part. `empty`: success without contents, or with none that can be believed; neither a version nor
+ *   a deletion (F7).
  * - `not_found`: -32602 or -32002, typed or bare (F7).
  * - `unauthorized`, `forbidden`: 401 and 403 (P7).
  * - `too_large`: the body exceeds `maxBodyBytes`, or the answer the connection's limit.
@@ -25,7 +29,7 @@ export type ContentPart =
  */
 export type ReadOutcome =
   | ReadContent
-  | { outcome: "empty"; cacheScope?: "public" | "private"; ttlMs?: number }
+  | { outcome: "empty"; message: string; cacheScope?: "public" | "private"; ttlMs?: number }
   | { outcome: "too_large"; bytes: number | undefined; message: string; cause?: unknown }
   | {
       outcome:
@@ -75,6 +79,27 @@ export async function readResource(
   uri: string,
   options: ReadOptions,
 ): Promise<ReadOutcome> {
+  const outcome = await readOnce(connection, uri, options);
+  if (outcome.outcome !== "content" || !saysNothing(outcome)) return outcome;
+  const plain = unescaped(uri);
+  if (plain === undefined) return outcome;
+  // Some servers list a name escaped and do not undo that in a read: nothing is found, and told as a success. What the other
+  // spelling brings is evidence, and no content: it was not listed.
+  const other = await readOnce(connection, plain, options);
+  if (other.outcome !== "content" || saysNothing(other)) return outcome;
+  const { cacheScope, ttlMs } = outcome;
+  return {
+    outcome: "empty",
+    message: MISREAD,
+    ...(cacheScope && { cacheScope }),
+    ...(ttlMs !== undefined && { ttlMs }),
+  };
+}
+
+const MISREAD =
+  "the server answers its own spelling of the URI with nothing, and the unescaped one with content: it does not undo the escapes";
+
+async function readOnce(connection: SourceConnection, uri: string, options: ReadOptions): Promise<ReadOutcome> {
   const { client, requestTimeoutMs } = connection.wire;
   const { signal, timeoutMs = requestTimeoutMs } = options;
   try {
@@ -82,20 +107,37 @@ export async function readResource(
       { uri },
       { cacheMode: "bypass", timeout: timeoutMs, maxTotalTimeout: timeoutMs, ...(signal && { signal }) },
     );
-    return outcomeOf(answer, options.maxBodyBytes);
+    return outcomeOf(answer, uri, options.maxBodyBytes);
   } catch (error) {
     return failureOf(connection, error, signal);
   }
 }
 
-function outcomeOf(answer: ReadResourceResult, maxBodyBytes: number): ReadOutcome {
+/** Nothing at all, or JSON that holds nothing. */
+function saysNothing({ parts }: ReadContent): boolean {
+  return parts.every((part) =>
+    "text" in part ? /^\s*(?:\[\s*\]|\{\s*\}|null|)\s*$/.test(part.text) : part.bytes.length === 0,
+  );
+}
+
+/** The URI with its escapes undone, if it has any. */
+function unescaped(uri: string): string | undefined {
+  try {
+    const plain = decodeURIComponent(uri);
+    return plain === uri ? undefined : plain;
+  } catch {
+    return undefined;
+  }
+}
+
+function outcomeOf(answer: ReadResourceResult, uri: string, maxBodyBytes: number): ReadOutcome {
   const hints = hintsOf(answer);
-  if (answer.contents.length === 0) return { outcome: "empty", ...hints };
+  if (answer.contents.length === 0) return { outcome: "empty", message: "the answer had no contents", ...hints };
   const bytes = answer.contents.reduce((sum, content) => sum + sizeOf(content), 0);
   if (bytes > maxBodyBytes) {
     return { outcome: "too_large", bytes, message: `the body has ${bytes} bytes, maxBodyBytes is ${maxBodyBytes}` };
   }
-  const parts = answer.contents.map(partOf);
+  const parts = answer.contents.map((content) => partOf(content, uri));
   const unnamed = parts.findIndex((part) => !isStorableUri(part.uri));
   if (unnamed >= 0) {
     const message = `the URI of content ${unnamed + 1} is empty or too long`;
@@ -119,10 +161,10 @@ export function digestParts(parts: readonly ContentPart[]): Uint8Array {
   );
 }
 
-function partOf(content: ResourceContents): ContentPart {
+function partOf(content: ResourceContents, asked: string): ContentPart {
   const { mimeType } = content;
   const named = {
-    uri: storablePartUri(content.uri),
+    uri: resourceKey(content.uri) === resourceKey(asked) ? asked : storablePartUri(content.uri),
     ...(mimeType !== undefined && { mimeType: storableText(mimeType) }),
   };
   if ("text" in content) return { ...named, text: storableText(content.text) };

@@ -125,7 +125,7 @@ class Examination {
     // One that cannot be read beside one that can is that resource's own trouble.
     const severity = found.read?.outcome === "content" ? "remark" : "fault";
     for (const { uri, outcome } of failed) {
-      const message = outcome.outcome === "empty" ? "the answer had no contents" : outcome.message;
+      const { message } = outcome;
       this.#add(severity, `read_${outcome.outcome}`, `${short(uri)}: ${message}`);
     }
   }

@@ -104,6 +104,55 @@ describe("content", () => {
     expect(await readResource(connection, "note://a", LIMITS)).toMatchObject({ outcome: "empty" });
   });
 
+  describe("a name that is listed escaped, and that the server does not unescape in a read", () => {
+    async function reading(texts: Record<string, string>): Promise<{ seen: unknown; asked: unknown[] }> {
+      const server = await startScriptedServer({
+        reply: (_method, { uri }) => ({ result: { contents: [{ uri, text: texts[uri as string] ?? "[]" }] } }),
+      });
+      const connection = await connected(server);
+      const seen = await readResource(connection, "table://odd%20name%20%C3%A9/schema", LIMITS);
+      const reads = server.requests.filter(({ method }) => method === "resources/read");
+      return { seen, asked: reads.map(({ params }) => params["uri"]) };
+    }
+
+    test.each(["[]", "", "null", " {\n} "])(
+      "an answer of %j is no content where the plain spelling has some (F7)",
+      async (text) => {
+        const { seen } = await reading({
+          "table://odd%20name%20%C3%A9/schema": text,
+          "table://odd name é/schema": '[{"column":"secret"}]',
+        });
+        expect(seen).toMatchObject({ outcome: "empty", message: expect.stringContaining("does not undo the escapes") });
+        expect(JSON.stringify(seen)).not.toContain("secret");
+      },
+    );
+
+    test("an answer of nothing is content where the plain spelling says no more", async () => {
+      const { seen, asked } = await reading({});
+      expect(seen).toMatchObject({ outcome: "content", parts: [{ text: "[]" }] });
+      expect(asked).toEqual(["table://odd%20name%20%C3%A9/schema", "table://odd name é/schema"]);
+    });
+
+    test("content is believed, and no other spelling is sent (F10)", async () => {
+      const { seen, asked } = await reading({ "table://odd%20name%20%C3%A9/schema": "[1]" });
+      expect(seen).toMatchObject({ outcome: "content", parts: [{ text: "[1]" }] });
+      expect(asked).toEqual(["table://odd%20name%20%C3%A9/schema"]);
+    });
+  });
+
+  test("another spelling of the URI asked for is the resource itself, and another resource's URI a part (F5, F10)", async () => {
+    const { connection } = await answering({
+      result: {
+        contents: [
+          { uri: "NOTE://%61%2fb", text: "one" },
+          { uri: "note://a/b", text: "two" },
+        ],
+      },
+    });
+    const seen = await readResource(connection, "note://a%2Fb", LIMITS);
+    expect(seen).toMatchObject({ parts: [{ uri: "note://a%2Fb" }, { uri: "note://a/b" }] });
+  });
+
   test("a body above the limit is refused with its size", async () => {
     const { connection } = await answering({ result: { contents: [{ uri: "note://a", text: "x".repeat(1_001) }] } });
     expect(await readResource(connection, "note://a", LIMITS)).toMatchObject({ outcome: "too_large", bytes: 1_001 });
