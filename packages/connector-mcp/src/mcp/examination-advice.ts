@@ -22,6 +22,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   list_timed_out: "See why listing is slow, or raise settings.requestTimeoutMs.",
   list_invalid: "Report it to the server's author: an entry of the list does not fit the protocol.",
   list_too_large: "Have the server list in smaller pages.",
+  list_malformed: "Report it to the server's author; the other entries of the page are used.",
   uri_refused: "Report it to the server's author; the other resources are not harmed by it.",
   stream_failed:
     "Its resources are read on a timer meanwhile. See the server's log, and proxies that cut long answers.",

@@ -11,6 +11,8 @@ import { describeEndpoint, redactor, type SourceEndpoint } from "./source-endpoi
 const MAX_SUBSCRIBED = 1_000;
 /** Reads tried until one brings content. */
 const MAX_READS = 3;
+/** Malformed entries of the page that are named, at most. */
+const MAX_FAULTS = 10;
 /** Of what a server wrote to standard error, in characters. */
 const MAX_SAID = 4_000;
 
@@ -163,6 +165,9 @@ class Examination {
     found.list = { ms, entries, more };
     for (const { uri } of page.refused) {
       this.#add("remark", "uri_refused", `listed under a URI that is empty, too long or no valid text: ${short(uri)}`);
+    }
+    for (const { uri, message } of page.faults.slice(0, MAX_FAULTS)) {
+      this.#add("remark", "list_malformed", uri === undefined ? message : `${short(uri)}: ${message}`);
     }
     if (entries === 0) {
       const where = more ? "its first page is empty, though more follow" : "it lists no resource";

@@ -116,6 +116,16 @@ describe("examining a source", () => {
     expect(codesOf(none)).toEqual(["fault read_failed", "fault read_failed"]);
   });
 
+  test("names a malformed entry of the page, and uses the others", async () => {
+    const examined = await examineScripted({
+      "resources/list": { result: { resources: [{ uri: "note://a", name: "a" }, { uri: "note://b" }] } },
+      "resources/read": text("note://a", "a"),
+    });
+    expect(codesOf(examined)).toEqual(["remark list_malformed"]);
+    expect(examined.problems[0]?.message).toContain("note://b");
+    expect(examined.read?.outcome).toBe("content");
+  });
+
   test("a body above maxBodyBytes is named as that", async () => {
     const examined = await examineScripted({
       "resources/list": listed("note://a"),
