@@ -12,6 +12,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     teardownTimeout: 10_000,
+    globalSetup: "./test/services/dist/templates-of-run.js",
     allowOnly: false,
     retry: 0,
     reporters: ["default", "./test/services/dist/closing-line-reporter.js"],

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type PriceCatalog, startPriceCatalog } from "@fenceline/example-price-catalog/server";
 import { formatEntryId, type Ledger, openLedger, parseEntryId } from "@fenceline/ledger";
+import { copyDatabase } from "@fenceline/test-services";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { runCli } from "./cli-process.js";
 
@@ -30,6 +31,7 @@ beforeAll(async () => {
       grants: [{ source: "catalog", reader: "svc:rag", audience: "group:sales", prefix: "catalog://plans" }],
     }),
   );
+  await copyDatabase("ledger", openLedger, join(folder, "ledger"));
   ledger = await openLedger(`file:${join(folder, "ledger")}`);
 });
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describeWithPostgres } from "@fenceline/test-services";
+import { copyDatabase, describeWithPostgres } from "@fenceline/test-services";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { MAX_NAME_LENGTH, MAX_URI_LENGTH } from "#src/input.js";
 import { type Ledger, openLedger } from "#src/ledger.js";
@@ -38,15 +38,17 @@ describe("what the facade does not take (PGlite)", () => {
   afterAll(async () => {
     if (directory) await rm(directory, { recursive: true, force: true });
   });
-  refusesBadInput(async () => {
+  refusesBadInput("fenceline", async () => {
     directory = await mkdtemp(join(tmpdir(), "fenceline-ledger-"));
+    await copyDatabase("ledger", openLedger, directory);
     return `file:${directory}`;
   });
 });
-describeWithPostgres("what the facade does not take (PostgreSQL)", (url) => refusesBadInput(async () => url));
+describeWithPostgres("what the facade does not take (PostgreSQL)", (url) =>
+  refusesBadInput(`fenceline_test_${randomUUID().slice(0, 8)}`, async () => url),
+);
 
-function refusesBadInput(address: () => Promise<string>): void {
-  const schema = `fenceline_test_${randomUUID().slice(0, 8)}`;
+function refusesBadInput(schema: string, address: () => Promise<string>): void {
   let ledger: Ledger;
   beforeAll(async () => {
     ledger = await openLedger(await address(), { schema });

@@ -4,19 +4,19 @@ import { afterEach, describe, expect, test } from "vitest";
 import { openDatabase } from "#src/database/database.js";
 import { type Ledger, type OpenLedgerOptions, openLedger } from "#src/ledger.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
-import { temporaryDirectory } from "./database/database-process.js";
+import { databaseDirectory } from "./database/database-process.js";
 
-describe("the digest key (PGlite)", () => digestKeys(() => `file:${temporaryDirectory()}`));
-describeWithPostgres("the digest key (PostgreSQL)", (url) => digestKeys(() => url));
+describe("the digest key (PGlite)", () => digestKeys(async () => `file:${await databaseDirectory()}`));
+describeWithPostgres("the digest key (PostgreSQL)", (url) => digestKeys(async () => url));
 
-function digestKeys(newAddress: () => string): void {
+function digestKeys(newAddress: () => Promise<string>): void {
   const ends: (() => Promise<unknown>)[] = [];
   afterEach(async () => {
     for (const end of ends.splice(0).reverse()) await end();
   });
 
-  function ledgers() {
-    const address = newAddress();
+  async function ledgers() {
+    const address = await newAddress();
     const schema = `digest_key_${randomUUID().slice(0, 8)}`;
     ends.push(async () => {
       const database = await openDatabase(address);
@@ -31,7 +31,7 @@ function digestKeys(newAddress: () => string): void {
   }
 
   test("that is given is kept nowhere, in no form; another one or none is refused (P8)", async () => {
-    const open = ledgers();
+    const open = await ledgers();
     const digestKey = randomBytes(48);
     const ledger = await open({ digestKey });
     expect(ledger.digestChunk("chunk")).toBe(createHmac("sha256", digestKey).update("chunk").digest("hex"));
@@ -55,7 +55,7 @@ function digestKeys(newAddress: () => string): void {
   }, 60_000);
 
   test("that the ledger kept is taken out and opens it from then on; digests stay the same", async () => {
-    const open = ledgers();
+    const open = await ledgers();
     const ledger = await open();
     const before = ledger.digestChunk("chunk");
     const beside = await open();
@@ -71,7 +71,7 @@ function digestKeys(newAddress: () => string): void {
   }, 60_000);
 
   test("cannot be replaced once something was digested with another", async () => {
-    const open = ledgers();
+    const open = await ledgers();
     const ledger = await open();
     await queryableInSchema(ledger.database, ledger.schema).query(
       "insert into fenceline.entry (entry_number, group_id, position, chunk_digest) values (1, 1, 1, '\\x00')",

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describeWithPostgres } from "@fenceline/test-services";
+import { copyDatabase, describeWithPostgres } from "@fenceline/test-services";
 import { afterAll, beforeAll, describe, expect } from "vitest";
 import { type CompletenessLedger, completenessLedger } from "#src/completeness.js";
 import { type Database, openDatabase, type Queryable } from "#src/database/database.js";
@@ -28,6 +28,9 @@ export interface LedgerUnderTest extends SessionLedger, ScanLedger, Completeness
   advanceClock(ms: number): Promise<void>;
 }
 
+/** The databases of PGlite are a suite's own, so that their schema can have one name. */
+const PGLITE_SCHEMA = "fenceline_test";
+
 /** Runs a suite over PGlite, and over PostgreSQL where its address is set. */
 export function describeLedger(name: string, body: (ledger: LedgerUnderTest) => void): void {
   describe(`${name} (PGlite)`, () => {
@@ -36,8 +39,9 @@ export function describeLedger(name: string, body: (ledger: LedgerUnderTest) => 
     afterAll(async () => {
       if (directory) await rm(directory, { recursive: true, force: true });
     });
-    runSuite(body, async () => {
+    runSuite(body, PGLITE_SCHEMA, async () => {
       directory = await mkdtemp(join(tmpdir(), "fenceline-ledger-"));
+      await copyDatabase(PGLITE_SCHEMA, openMigrated, directory);
       return `file:${directory}`;
     });
   });
@@ -46,11 +50,18 @@ export function describeLedger(name: string, body: (ledger: LedgerUnderTest) => 
 
 /** For what needs several real connections. */
 export function describeLedgerOnPostgres(name: string, body: (ledger: LedgerUnderTest) => void): void {
-  describeWithPostgres(`${name} (PostgreSQL)`, (url) => runSuite(body, async () => url));
+  describeWithPostgres(`${name} (PostgreSQL)`, (url) =>
+    runSuite(body, `fenceline_test_${randomUUID().slice(0, 8)}`, async () => url),
+  );
 }
 
-function runSuite(body: (ledger: LedgerUnderTest) => void, address: () => Promise<string>): void {
-  const schema = `fenceline_test_${randomUUID().slice(0, 8)}`;
+async function openMigrated(address: string): Promise<Database> {
+  const database = await openDatabase(address);
+  await migrate(database, { schema: PGLITE_SCHEMA });
+  return database;
+}
+
+function runSuite(body: (ledger: LedgerUnderTest) => void, schema: string, address: () => Promise<string>): void {
   let opened: LedgerUnderTest | undefined;
   // Tests are declared before anything is open; each member is looked up when it is called.
   const ledger = new Proxy({} as LedgerUnderTest, {

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { cpSync, existsSync, rmSync } from "node:fs";
-import { describeWhere, describeWithPostgres } from "@fenceline/test-services";
+import { copyDatabase, describeWhere, describeWithPostgres } from "@fenceline/test-services";
 import pg from "pg";
 import { afterEach, describe, expect, test } from "vitest";
 import { type Ledger, type OpenLedgerOptions, openLedger } from "#src/ledger.js";
@@ -198,9 +198,15 @@ function restoredBackups(newPlace: () => Promise<Place>): void {
   }, 240_000);
 }
 
+async function newLedger(): Promise<string> {
+  const directory = temporaryDirectory("ledger");
+  await copyDatabase("ledger", openLedger, directory);
+  return directory;
+}
+
 describe("a restored backup (PGlite)", () => {
   restoredBackups(async () => {
-    const directory = temporaryDirectory("ledger");
+    const directory = await newLedger();
     const copy = temporaryDirectory("backup");
     return {
       address: `file:${directory}`,
@@ -215,7 +221,7 @@ describe("a restored backup (PGlite)", () => {
   });
 
   test("is not seen after the process that held the directory was killed amid its writes (kill -9)", async () => {
-    const address = `file:${temporaryDirectory("ledger")}`;
+    const address = `file:${await newLedger()}`;
     const folder = temporaryDirectory("witness");
     for (let round = 0; round < 3; round += 1) {
       const writer = await DatabaseProcess.start();

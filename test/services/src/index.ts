@@ -6,6 +6,8 @@
 
 import { describe, test } from "vitest";
 
+export { copyDatabase } from "./database-templates.js";
+
 /** A service that a group of tests may need. */
 export type Service = "PostgreSQL" | "Redis";
 

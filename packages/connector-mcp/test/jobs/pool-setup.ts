@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Ledger, openLedger } from "@fenceline/ledger";
+import { copyDatabase } from "@fenceline/test-services";
 import { pino } from "pino";
 import { afterAll, beforeAll, onTestFinished } from "vitest";
 import type { FencelineConfig, FencelineConfigInput } from "#src/config/config-schema.js";
@@ -14,12 +15,13 @@ import type { GuardedSearchResult } from "#src/langchain/guarded-retriever.js";
 /** Silent, or at the level of `FENCELINE_TEST_LOG` on standard error. */
 const logger = pino({ level: process.env["FENCELINE_TEST_LOG"] ?? "silent" }, pino.destination(2));
 
-/** One embedded ledger for all tests of a file: opening one takes seconds. Tests keep apart by their {@link Cast}. */
+/** One embedded ledger for all tests of a file. Tests keep apart by their {@link Cast}. */
 export function useLedger(): () => Ledger {
   let ledger: Ledger | undefined;
   let folder: string;
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "fenceline-pool-"));
+    await copyDatabase("ledger", openLedger, folder);
     ledger = await openLedger(`file:${folder}`);
   });
   afterAll(async () => {

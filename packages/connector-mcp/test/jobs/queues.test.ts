@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Database, openDatabase } from "@fenceline/ledger";
-import { describeWithPostgres, describeWithRedis } from "@fenceline/test-services";
+import { copyDatabase, describeWithPostgres, describeWithRedis } from "@fenceline/test-services";
 import type { Job } from "bullmq";
 import { Redis } from "ioredis";
 import pg from "pg";
@@ -108,6 +108,7 @@ describe("queues in the ledger's embedded database", () => {
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), "fenceline-queues-"));
+    await copyDatabase("database", openDatabase, folder);
     database = await openDatabase(`file:${folder}`);
   });
 

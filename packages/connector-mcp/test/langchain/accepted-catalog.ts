@@ -12,6 +12,7 @@ import {
   type ReadPart,
   type Session,
 } from "@fenceline/ledger";
+import { copyDatabase } from "@fenceline/test-services";
 
 /** An embedded database that holds any number of ledgers, each in a schema of its own. */
 export class LedgerHouse {
@@ -26,6 +27,7 @@ export class LedgerHouse {
 
   static async open(): Promise<LedgerHouse> {
     const directory = await mkdtemp(join(tmpdir(), "fenceline-langchain-"));
+    await copyDatabase("database", openDatabase, directory);
     return new LedgerHouse(directory, await openDatabase(`file:${directory}`));
   }
 

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Database, openDatabase } from "@fenceline/ledger";
-import { describeWithPostgres } from "@fenceline/test-services";
+import { copyDatabase, describeWithPostgres } from "@fenceline/test-services";
 import { Document } from "@langchain/core/documents";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EmbeddedVectorStore } from "#src/langchain/embedded-vector-store.js";
@@ -15,6 +15,7 @@ const [ID_1, ID_2] = ["11111111-1111-4111-8111-111111111111", "22222222-2222-422
 
 async function openEmbedded(): Promise<{ database: Database; close: () => Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), "fenceline-store-"));
+  await copyDatabase("database", openDatabase, directory);
   const database = await openDatabase(`file:${directory}`);
   return {
     database,

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { copyDatabase } from "@fenceline/test-services";
 import type pg from "pg";
 import { afterEach } from "vitest";
 import { type Database, type OpenDatabaseOptions, openDatabase } from "#src/database/database.js";
@@ -29,6 +30,13 @@ export function temporaryDirectory(suffix = ""): string {
   const directory = mkdtempSync(join(tmpdir(), "fenceline-test-"));
   cleanups.push(() => rmSync(directory, { recursive: true, force: true }));
   return join(directory, suffix);
+}
+
+/** A directory, gone after the test, of an embedded database that was created and is empty. */
+export async function databaseDirectory(suffix = ""): Promise<string> {
+  const directory = temporaryDirectory(suffix);
+  await copyDatabase("database", openDatabase, directory);
+  return directory;
 }
 
 /** Opens a database in this process and closes it after the test. */

@@ -16,7 +16,7 @@ import { describeWhere } from "@fenceline/test-services";
 import { describe, expect, test } from "vitest";
 import { openDatabase } from "#src/database/database.js";
 import { readLock } from "#src/database/embedded/directory-lock.js";
-import { DatabaseProcess, now, open, temporaryDirectory, until } from "./database-process.js";
+import { DatabaseProcess, databaseDirectory, now, open, temporaryDirectory, until } from "./database-process.js";
 
 const TAKEOVER_MS = 5_000;
 
@@ -38,7 +38,7 @@ function hasDataOpen(pid: number, directory: string): boolean {
 
 describe("an embedded database whose holder goes away", () => {
   test("a killed holder is replaced by the other process within 5 s, and no acknowledged row is lost", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const holder = await DatabaseProcess.opened(`file:${directory}`);
     await holder.call("query", "create table acknowledged (n int)");
     const other = await DatabaseProcess.opened(`file:${directory}`);
@@ -72,7 +72,7 @@ describe("an embedded database whose holder goes away", () => {
   }, 120_000);
 
   test("of three waiting successors exactly one becomes the holder, again and again, and all are served", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const processes = [await DatabaseProcess.opened(`file:${directory}`)];
     await processes[0]?.call("query", "create table item (n int)");
     processes.push(...(await Promise.all([1, 2, 3].map(() => DatabaseProcess.opened(`file:${directory}`)))));
@@ -93,7 +93,7 @@ describe("an embedded database whose holder goes away", () => {
   }, 90_000);
 
   test("a holder that closes hands over without one failed statement in the other process", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const holder = await DatabaseProcess.opened(`file:${directory}`);
     await holder.call("query", "create table written (n int)");
     const other = await DatabaseProcess.opened(`file:${directory}`);
@@ -113,7 +113,7 @@ describe("an embedded database whose holder goes away", () => {
   }, 120_000);
 
   test("a closing holder waits for another client's open transaction, which commits", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const holder = await openDatabase(`file:${directory}`);
     await holder.query("create table item (n int)");
     const other = await open(`file:${directory}`);
@@ -129,7 +129,7 @@ describe("an embedded database whose holder goes away", () => {
   }, 90_000);
 
   test("the lock of a killed process does not stop the next one, and what it had not committed is gone", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const killed = await DatabaseProcess.opened(`file:${directory}`);
     await killed.call("query", "create table item (n int); insert into item values (1)");
     await killed.call("leaveTransactionOpen", "insert into item values (2)");
@@ -153,7 +153,7 @@ describe("an embedded database whose holder goes away", () => {
 
 describe("an embedded database that was closed", () => {
   test("leaves no lock, no socket and no thread, and its process ends by itself", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const process = await DatabaseProcess.start();
     const { connectionOptions } = await process.call<{ connectionOptions: { host: string } }>(
       "open",
@@ -169,7 +169,7 @@ describe("an embedded database that was closed", () => {
   }, 90_000);
 
   test("and one that was left open does not keep its process alive either", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const process = await DatabaseProcess.opened(`file:${directory}`);
     await process.call("query", "select 1");
     process.begin("leave");
@@ -187,7 +187,7 @@ describe("where an embedded database may lie", () => {
   }, 90_000);
 
   test("relative to the working directory, or behind a link: one place, one database", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     symlinkSync(directory, join(directory, "link"));
     const database = await open(`file:${relative(process.cwd(), directory)}`);
     const behindLink = await open(`file:${join(directory, "link")}`);
@@ -225,7 +225,7 @@ describe("where an embedded database may lie", () => {
     const taken = join(temporary, `fenceline-${process.getuid?.() ?? 0}`);
     mkdirSync(taken);
     chmodSync(taken, 0o777);
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const env = { TMPDIR: temporary };
     const [first, second] = [await DatabaseProcess.start({ env }), await DatabaseProcess.start({ env })];
     for (const process of [first, second]) {
@@ -241,7 +241,7 @@ describe("where an embedded database may lie", () => {
   }, 90_000);
 
   test("not in a socket folder that others may write to", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const database = await openDatabase(`file:${directory}`);
     const folder = `${database.connectionOptions.host}`;
     await database.close();
@@ -265,7 +265,7 @@ describe("where an embedded database may lie", () => {
   });
 
   test("a holder that does not answer is named after the deadline", async () => {
-    const directory = temporaryDirectory();
+    const directory = await databaseDirectory();
     const holder = await DatabaseProcess.opened(`file:${directory}`);
     const { socketFolder } = readLock(join(directory, "lock")) ?? { socketFolder: "" };
     spawnSync("mv", [join(socketFolder, ".s.PGSQL.5432"), join(socketFolder, "moved")]);

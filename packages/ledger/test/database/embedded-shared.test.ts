@@ -2,10 +2,11 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { connect as connectSocket, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { copyDatabase } from "@fenceline/test-services";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Database, openDatabase } from "#src/database/database.js";
-import { DatabaseProcess, now, open, temporaryDirectory, until } from "./database-process.js";
+import { DatabaseProcess, databaseDirectory, now, open, until } from "./database-process.js";
 
 interface HammerCounts {
   asked: number;
@@ -17,7 +18,7 @@ interface HammerCounts {
 
 describe("an embedded database shared by several processes", () => {
   test("gives every one of six clients in two processes its own answers, with 300 kB parameters and transactions", async () => {
-    const address = `file:${temporaryDirectory()}`;
+    const address = `file:${await databaseDirectory()}`;
     const database = await open(address);
     await database.query(
       "create table hammer (client text, n int); create table hammer_count (n int); insert into hammer_count values (0)",
@@ -36,7 +37,7 @@ describe("an embedded database shared by several processes", () => {
   }, 120_000);
 
   test("wakes a listener in another process within 50 ms, which costs it next to nothing while idle", async () => {
-    const address = `file:${temporaryDirectory()}`;
+    const address = `file:${await databaseDirectory()}`;
     const database = await open(address);
     const listener = await DatabaseProcess.opened(address);
     await listener.call("listen", "Wake up");
@@ -64,6 +65,7 @@ describe("one session behind the socket", () => {
   const directory = mkdtempSync(join(tmpdir(), "fenceline-test-"));
 
   beforeAll(async () => {
+    await copyDatabase("database", openDatabase, directory);
     database = await openDatabase(`file:${directory}`);
     await database.query("create table item (n int)");
   }, 90_000);
@@ -208,7 +210,7 @@ describe("one session behind the socket", () => {
 
 describe("what a database promises", () => {
   test("bigint comes back as a number, and one that a number cannot hold is an error", async () => {
-    const database = await open(`file:${temporaryDirectory()}`);
+    const database = await open(`file:${await databaseDirectory()}`);
     const [row] = await database.query("select 9007199254740991::int8 as a, array[1, 2]::int8[] as b");
     expect(row).toMatchObject({ a: 9007199254740991, b: [1, 2] });
     await expect(database.query("select 9007199254740992::int8")).rejects.toMatchObject({ code: "integer_unsafe" });

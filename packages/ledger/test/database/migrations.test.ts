@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import type { Database } from "#src/database/database.js";
 import { readSchemaFiles } from "#src/database/migration-files.js";
 import { type MigrationReport, migrate } from "#src/database/migrations.js";
-import { DatabaseProcess, open, temporaryDirectory, until } from "./database-process.js";
+import { DatabaseProcess, databaseDirectory, open, temporaryDirectory, until } from "./database-process.js";
 
 const SCHEMA = `migrations_${process.pid}`;
 
@@ -29,7 +29,7 @@ function schemaFiles(migrations: Record<string, string>, functions: Record<strin
 }
 
 async function openNew(postgresUrl?: string): Promise<{ address: string; database: Database }> {
-  const address = postgresUrl ?? `file:${temporaryDirectory()}`;
+  const address = postgresUrl ?? `file:${await databaseDirectory()}`;
   return { address, database: await open(address) };
 }
 

@@ -6,17 +6,18 @@ import { readSchemaFiles } from "#src/database/migration-files.js";
 import { migrate } from "#src/database/migrations.js";
 import { type Ledger, openLedger } from "#src/ledger.js";
 import { queryableInSchema } from "#src/ledger-schema.js";
-import { open, temporaryDirectory } from "./database-process.js";
+import { databaseDirectory, open } from "./database-process.js";
 
 const RELEASED = readFileSync(new URL("./upgrade/ledger-0001.sql", import.meta.url), "utf8");
 const READ_LEASE_MS = 30_000;
 
-describe("the upgrade of a ledger of the first release (PGlite)", () => upgrades(() => `file:${temporaryDirectory()}`));
-describeWithPostgres("the upgrade of a ledger of the first release (PostgreSQL)", (url) => upgrades(() => url));
+describe("the upgrade of a ledger of the first release (PGlite)", () =>
+  upgrades(async () => `file:${await databaseDirectory()}`));
+describeWithPostgres("the upgrade of a ledger of the first release (PostgreSQL)", (url) => upgrades(async () => url));
 
-function upgrades(address: () => string): void {
+function upgrades(address: () => Promise<string>): void {
   test("keeps its invariants, its fences, its lineage and its revocations, and the story goes on", async () => {
-    const at = address();
+    const at = await address();
     const schema = `upgrade_${randomUUID().slice(0, 8)}`;
     const database = await open(at);
     await loadReleased(at, schema);
