@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -23,7 +22,7 @@ const logger = pino({ level: process.env["FENCELINE_TEST_LOG"] ?? "silent" }, pi
 /** How long a server may take over what a test waits for. */
 export const within = { timeout: 20_000, interval: 50 } as const;
 
-/** One server, ingested by a serving pool on a ledger of its own: in PostgreSQL where there is one, else embedded. */
+/** One server, ingested by a serving pool on an embedded ledger of its own. */
 export interface Ingestion {
   readonly ledger: Ledger;
   /** Counts of the source; the pool's own. */
@@ -39,20 +38,16 @@ export async function ingest(
   server: Omit<FencelineConfigInput["mcpServers"][string], "reader" | "readers">,
   settings: FencelineConfigInput["settings"] = {},
 ): Promise<Ingestion> {
+  const folder = await mkdtemp(join(tmpdir(), "fenceline-servers-"));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
   const config = defineConfig({
-    ...(await ownLedger()),
-    queuePrefix: `servers-${randomUUID()}`,
+    ledger: `file:${folder}`,
     mcpServers: { source: { ...server, reader: READER } },
     grants: [{ source: "source", reader: READER, audience: ASKER, everything: true }],
     settings,
   });
-  const ledger = await openLedger(config.ledger, {
-    ...(config.ledgerSchema !== undefined && { schema: config.ledgerSchema }),
-  });
-  onTestFinished(async () => {
-    if (config.ledgerSchema !== undefined) await ledger.database.query(`drop schema ${config.ledgerSchema} cascade`);
-    await ledger.close();
-  });
+  const ledger = await openLedger(config.ledger);
+  onTestFinished(() => ledger.close());
   const pool = await startWorkers({ ledger, config, logger });
   onTestFinished(() => pool.close({ deadlineMs: 5_000 }));
   const index = await openIndex({ ledger, config });
@@ -67,12 +62,4 @@ export async function ingest(
     ask,
     textOf: async (uri) => (await ask(uri)).find((hit) => hit.uri === uri)?.text,
   };
-}
-
-async function ownLedger(): Promise<Pick<FencelineConfigInput, "ledger" | "ledgerSchema">> {
-  const address = process.env["FENCELINE_TEST_POSTGRES_URL"];
-  if (address) return { ledger: address, ledgerSchema: `servers_${randomUUID().replaceAll("-", "")}` };
-  const folder = await mkdtemp(join(tmpdir(), "fenceline-servers-"));
-  onTestFinished(() => rm(folder, { recursive: true, force: true }));
-  return { ledger: `file:${folder}` };
 }
