@@ -23,8 +23,30 @@ export type QueueAddress = z.output<typeof queueAddress>;
 const headers = z.record(z.string(), z.string());
 const environment = z.record(z.string(), z.string());
 
+/** Where the bearer token of a server over HTTP comes from. */
+const auth = z.discriminatedUnion("type", [
+  /** OAuth 2.1 client credentials. The secret goes to this issuer alone, whatever the server advertises. */
+  z.strictObject({
+    type: z.literal("client_credentials"),
+    clientId: z.string().min(1),
+    clientSecret: z.string().min(1),
+    issuer: addressOf("http://", "https://"),
+    scope: z.string().min(1).optional(),
+  }),
+  /** A program and its arguments, run without a shell: the first line that it writes is the token, for `tokenMs` or until a 401. */
+  z.strictObject({
+    type: z.literal("command"),
+    command: z.array(z.string()).min(1),
+    tokenMs: z.int().positive().optional(),
+  }),
+]);
+
 /** One of several readers of a source, each with its own credential. */
-const ownCredential = z.strictObject({ headers: headers.optional(), env: environment.optional() });
+const ownCredential = z.strictObject({
+  headers: headers.optional(),
+  env: environment.optional(),
+  auth: auth.optional(),
+});
 
 /** An entry of `mcpServers`, in the shape MCP hosts use, with `reader` or `readers` added. */
 const source = z
@@ -37,6 +59,8 @@ const source = z
     /** … or one reached over Streamable HTTP. */
     url: addressOf("http://", "https://").optional(),
     headers: headers.optional(),
+    /** Where the bearer token comes from, if it is none of the headers. */
+    auth: auth.optional(),
     /** Hosts write it; what counts is whether there is a `url` or a `command`. */
     type: z.enum(["stdio", "http", "streamable-http", "streamableHttp"]).optional(),
     /** Left out as if it were not there; what was derived from it stays. */
@@ -53,6 +77,10 @@ const source = z
   .refine((source) => (source.command === undefined) !== (source.url === undefined), {
     error: "exactly one of command and url",
   })
+  .refine(
+    (source) => source.url !== undefined || ![source, ...Object.values(source.readers ?? {})].some(({ auth }) => auth),
+    { error: "auth belongs to a url; a command takes its credential from env" },
+  )
   .refine((source) => (source.reader === undefined) !== (source.readers === undefined), {
     error: "exactly one of reader and readers",
   });

@@ -1,10 +1,13 @@
 import type { FencelineConfig, SourceConfig } from "./config-schema.js";
 import type { Settings } from "./settings.js";
 
+/** Where a bearer token comes from. */
+export type ConfiguredAuth = Defined<NonNullable<SourceConfig["auth"]>>;
+
 /** How to reach a source under one reader; the shape that connecting takes. */
 export type ConfiguredEndpoint = (
   | { command: string; args?: string[]; env?: Record<string, string>; cwd?: string }
-  | { url: string; headers?: Record<string, string> }
+  | { url: string; headers?: Record<string, string>; auth?: ConfiguredAuth }
 ) & {
   afterConnect?: { tool: string; arguments?: Record<string, unknown> }[];
   requestTimeoutMs: number;
@@ -40,7 +43,9 @@ type Credential = NonNullable<SourceConfig["readers"]>[string];
 function endpointOf(source: SourceConfig, credential: Credential, requestTimeoutMs: number): ConfiguredEndpoint {
   const rest = { requestTimeoutMs, ...(source.afterConnect && { afterConnect: source.afterConnect.map(definedOnly) }) };
   if (source.url !== undefined) {
-    return { url: source.url, headers: { ...source.headers, ...credential.headers }, ...rest };
+    const auth = credential.auth ?? source.auth;
+    const headers = { ...source.headers, ...credential.headers };
+    return { url: source.url, headers, ...(auth && { auth: definedOnly(auth) as ConfiguredAuth }), ...rest };
   }
   return {
     command: source.command as string,

@@ -16,8 +16,12 @@ const FIELDS: readonly (readonly string[])[] = [
   ["mcpServers", "*", "args", "*"],
   ["mcpServers", "*", "headers", "*"],
   ["mcpServers", "*", "env", "*"],
+  ["mcpServers", "*", "auth", "*"],
+  ["mcpServers", "*", "auth", "command", "*"],
   ["mcpServers", "*", "readers", "*", "headers", "*"],
   ["mcpServers", "*", "readers", "*", "env", "*"],
+  ["mcpServers", "*", "readers", "*", "auth", "*"],
+  ["mcpServers", "*", "readers", "*", "auth", "command", "*"],
   ["indexes", "*", "store", "address"],
 ];
 

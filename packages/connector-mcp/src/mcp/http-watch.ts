@@ -56,6 +56,8 @@ export class HttpWatch {
       this.patience.note(response);
       return this.#limited(response, init?.body);
     }
+    // What is asked of an authorization server is no stream.
+    if (!new Headers(init?.headers).get("accept")?.includes("text/event-stream")) return fetch(url, init);
     if (this.options.isModern()) return new Response(null, { status: 405 });
     return this.#openStandaloneStream(url, init);
   };

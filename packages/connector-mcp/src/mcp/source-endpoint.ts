@@ -1,5 +1,6 @@
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { connectorError } from "../errors.js";
+import { authorizationOf, type EndpointAuth } from "./endpoint-authorization.js";
 import type { Fetch } from "./http-watch.js";
 import { ServerProcess } from "./server-process.js";
 
@@ -22,6 +23,8 @@ export interface StdioEndpoint {
 export interface HttpEndpoint {
   url: string;
   headers?: Readonly<Record<string, string>>;
+  /** Where the bearer token comes from, if it is none of the headers. */
+  auth?: EndpointAuth;
 }
 
 /** Where a source is, and how to speak to it. */
@@ -38,11 +41,15 @@ export function describeEndpoint(endpoint: SourceEndpoint): string {
   return `${url.origin}${url.pathname}`;
 }
 
-/** Replaces every secret that the endpoint carries, for texts that came from the server. */
+/** Replaces every secret that the endpoint carries or was given since, for texts that came from the server. */
 export function redactor(endpoint: SourceEndpoint): (text: string) => string {
-  const secrets = secretsOf(endpoint).filter((secret) => secret.length >= 6);
-  secrets.sort((a, b) => b.length - a.length);
-  return (text) => secrets.reduce((redacted, secret) => redacted.replaceAll(secret, "***"), text);
+  const fixed = secretsOf(endpoint);
+  const authorization = "url" in endpoint && endpoint.auth ? authorizationOf(endpoint.auth) : undefined;
+  return (text) => {
+    const secrets = [...fixed, ...(authorization?.secrets() ?? [])].filter((secret) => secret.length >= 6);
+    secrets.sort((a, b) => b.length - a.length);
+    return secrets.reduce((redacted, secret) => redacted.replaceAll(secret, "***"), text);
+  };
 }
 
 function secretsOf(endpoint: SourceEndpoint): string[] {
@@ -86,6 +93,7 @@ export function httpTransport(endpoint: HttpEndpoint, fetch: Fetch): StreamableH
   return new StreamableHTTPClientTransport(url, {
     fetch,
     requestInit: { headers: validHeaders(endpoint.headers ?? {}) },
+    ...(endpoint.auth && { authProvider: authorizationOf(endpoint.auth).provider }),
   });
 }
 

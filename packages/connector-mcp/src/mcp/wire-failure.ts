@@ -1,6 +1,10 @@
 import { FencelineError } from "@fenceline/ledger";
 import {
+  AuthorizationServerMismatchError,
+  InsecureTokenEndpointError,
   InsufficientScopeError,
+  OAuthClientFlowError,
+  OAuthError,
   ProtocolError,
   ResourceNotFoundError,
   SdkError,
@@ -76,12 +80,19 @@ export function classifyFailure(error: unknown, context: FailureContext): Failur
   if (error instanceof UnsupportedProtocolVersionError) return "session_lost";
   if (error instanceof ProtocolError)
     return classifyAnswer(error.code, error.data, error instanceof ResourceNotFoundError);
-  if (error instanceof UnauthorizedError) return "unauthorized";
+  if (error instanceof UnauthorizedError || isNoToken(error)) return "unauthorized";
   if (error instanceof InsufficientScopeError) return "forbidden";
   if (error instanceof SdkHttpError) return classifyStatus(error, context);
   if (error instanceof SdkError) return classifySdkError(error);
   if (error instanceof Error && error.message === "Not connected") return "session_lost";
   return isNetworkError(error) ? "unreachable" : "failed";
+}
+
+/** The authorization server gave none, or is not the one that may be asked: a credential problem (P7). */
+function isNoToken(error: unknown): boolean {
+  return [OAuthError, OAuthClientFlowError, AuthorizationServerMismatchError, InsecureTokenEndpointError].some(
+    (kind) => error instanceof kind,
+  );
 }
 
 /** Longest message taken over from elsewhere, in characters. */

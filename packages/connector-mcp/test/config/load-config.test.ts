@@ -175,6 +175,27 @@ describe("the read timing of a configuration", () => {
 });
 
 describe("the sources of a configuration", () => {
+  test("take their token from the source's auth, or from the reader's own (G1)", () => {
+    const auth = {
+      type: "client_credentials" as const,
+      clientId: "c",
+      clientSecret: "s",
+      issuer: "https://auth.example.test",
+    };
+    const own = { type: "command" as const, command: ["print-token"] };
+    const config = defineConfig({
+      mcpServers: { docs: { url: "http://127.0.0.1:1/mcp", auth, readers: { "svc:a": {}, "svc:b": { auth: own } } } },
+    });
+    expect(
+      configuredSources(config).map(({ reader, endpoint }) => [reader, "url" in endpoint && endpoint.auth]),
+    ).toEqual([
+      ["svc:a", auth],
+      ["svc:b", own],
+    ]);
+    const spoken = { mcpServers: { docs: { command: "server", auth, reader: "svc:a" } } };
+    expect(() => defineConfig(spoken)).toThrow("auth belongs to a url");
+  });
+
   test("are one for each reader, each with its own headers laid over the common ones (G1)", () => {
     const config = defineConfig({
       mcpServers: {

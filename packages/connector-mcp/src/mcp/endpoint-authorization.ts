@@ -1,0 +1,159 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import {
+  type AuthProvider,
+  ClientCredentialsProvider,
+  type OAuthClientProvider,
+  type StoredOAuthTokens,
+  UnauthorizedError,
+} from "@modelcontextprotocol/client";
+
+/** How a reader gets the bearer token that it sends to a server. */
+export type EndpointAuth =
+  | {
+      readonly type: "client_credentials";
+      readonly clientId: string;
+      readonly clientSecret: string;
+      /** Of the authorization server, and the only one that is given the secret, whatever the MCP server advertises. */
+      readonly issuer: string;
+      /** Space-separated. */
+      readonly scope?: string;
+    }
+  | {
+      readonly type: "command";
+      /** A program and its arguments, run without a shell; the first line that it writes is the token. */
+      readonly command: readonly string[];
+      /** How long a token is used before the program is asked again, in milliseconds. Default 5 min; a 401 asks at once. */
+      readonly tokenMs?: number;
+    };
+
+/** What the transport asks for tokens, and every secret that it has come to know. */
+export interface EndpointAuthorization {
+  readonly provider: AuthProvider | OAuthClientProvider;
+  /** For the redaction of texts that came from the server. */
+  secrets(): readonly string[];
+}
+
+/** By what was configured: connections that follow each other share a token. */
+const known = new WeakMap<EndpointAuth, EndpointAuthorization>();
+
+export function authorizationOf(auth: EndpointAuth): EndpointAuthorization {
+  const authorization =
+    known.get(auth) ?? (auth.type === "command" ? new TokenCommand(auth) : new ClientCredentials(auth));
+  known.set(auth, authorization);
+  return authorization;
+}
+
+/** OAuth 2.1 client credentials, by the SDK: discovery (RFC 9728, RFC 8414), the token request, another one after a 401. */
+class ClientCredentials extends ClientCredentialsProvider implements EndpointAuthorization {
+  readonly provider = this;
+  readonly #secrets: RecentSecrets;
+  #tokens: StoredOAuthTokens | undefined;
+
+  constructor({ clientId, clientSecret, issuer, scope }: Extract<EndpointAuth, { type: "client_credentials" }>) {
+    super({ clientId, clientSecret, expectedIssuer: issuer, ...(scope !== undefined && { scope }) });
+    this.#secrets = new RecentSecrets(clientSecret);
+  }
+
+  override tokens(): StoredOAuthTokens | undefined {
+    return this.#tokens;
+  }
+
+  override saveTokens(tokens: StoredOAuthTokens): void {
+    this.#tokens = tokens;
+    this.#secrets.add(tokens.access_token);
+    if (tokens.refresh_token !== undefined) this.#secrets.add(tokens.refresh_token);
+  }
+
+  /** Called by the SDK where the authorization server refuses the client, before it tries once more. */
+  invalidateCredentials(): void {
+    this.#tokens = undefined;
+  }
+
+  secrets(): readonly string[] {
+    return this.#secrets.all;
+  }
+}
+
+const DEFAULT_TOKEN_MS = 300_000;
+const COMMAND_TIMEOUT_MS = 30_000;
+const MAX_TOKEN_BYTES = 64 * 1024;
+
+class TokenCommand implements EndpointAuthorization, AuthProvider {
+  readonly provider = this;
+  readonly #command: readonly string[];
+  readonly #tokenMs: number;
+  readonly #secrets = new RecentSecrets();
+  #token: Promise<string> | undefined;
+  #askedAt = 0;
+
+  constructor({ command, tokenMs = DEFAULT_TOKEN_MS }: Extract<EndpointAuth, { type: "command" }>) {
+    this.#command = command;
+    this.#tokenMs = tokenMs;
+  }
+
+  token(): Promise<string> {
+    const now = performance.now();
+    if (this.#token === undefined || now - this.#askedAt >= this.#tokenMs) {
+      this.#askedAt = now;
+      const token = this.#ask();
+      this.#token = token;
+      // The next request asks again.
+      token.catch(() => {
+        if (this.#token === token) this.#token = undefined;
+      });
+    }
+    return this.#token;
+  }
+
+  /** The server refused the token: the next one is asked for. */
+  async onUnauthorized(): Promise<void> {
+    this.#token = undefined;
+  }
+
+  secrets(): readonly string[] {
+    return this.#secrets.all;
+  }
+
+  async #ask(): Promise<string> {
+    const [program = "", ...parameters] = this.#command;
+    let written: string;
+    try {
+      const limits = { timeout: COMMAND_TIMEOUT_MS, maxBuffer: MAX_TOKEN_BYTES, windowsHide: true };
+      ({ stdout: written } = await promisify(execFile)(program, parameters, limits));
+    } catch (error) {
+      // Neither its arguments nor what it wrote: both may hold the secret.
+      throw new UnauthorizedError(`the token command ${program} ${reasonOf(error)}`);
+    }
+    const token = written.split(/\r?\n/, 1)[0]?.trim() ?? "";
+    if (!/^[\x21-\x7e]+$/.test(token)) throw new UnauthorizedError(`the token command ${program} wrote no token`);
+    this.#secrets.add(token);
+    return token;
+  }
+}
+
+function reasonOf(error: unknown): string {
+  const { code, killed, signal } = error as { code?: unknown; killed?: unknown; signal?: unknown };
+  if (killed === true) return `did not end within ${COMMAND_TIMEOUT_MS} ms`;
+  if (typeof signal === "string") return `was ended by ${signal}`;
+  return typeof code === "number" ? `ended with ${code}` : `could not be run (${String(code)})`;
+}
+
+/** A server may answer with a token that has been replaced meanwhile. */
+class RecentSecrets {
+  static readonly #KEPT = 20;
+  readonly #fixed: readonly string[];
+  #recent: readonly string[] = [];
+
+  constructor(...fixed: readonly string[]) {
+    this.#fixed = fixed;
+  }
+
+  get all(): readonly string[] {
+    return [...this.#fixed, ...this.#recent];
+  }
+
+  add(secret: string): void {
+    if (!this.#recent.includes(secret)) this.#recent = [secret, ...this.#recent].slice(0, RecentSecrets.#KEPT);
+  }
+}

@@ -1,0 +1,177 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, test } from "vitest";
+import type { EndpointAuth } from "#src/mcp/endpoint-authorization.js";
+import { readResource } from "#src/mcp/fenced-read.js";
+import { connectSource, type SourceConnection } from "#src/mcp/source-connection.js";
+import { bodyOf, serveHttp } from "./http-server.js";
+import { startScriptedServer } from "./scripted-server.js";
+
+const SECRET = "s3cret-of-the-client";
+
+const opened: { close(): Promise<unknown> }[] = [];
+afterEach(async () => {
+  for (const one of opened.splice(0).reverse()) await one.close();
+});
+
+interface Guarded {
+  readonly url: string;
+  readonly issuer: string;
+  /** Tokens that are let through. */
+  readonly valid: Set<string>;
+  /** `Authorization` of every request to the token endpoint, and its body. */
+  readonly asked: { authorization: string | undefined; body: string }[];
+}
+
+/** An MCP server that wants a bearer token, and the authorization server that gives them out. */
+async function startGuardedServer(options: { refuse?: boolean } = {}): Promise<Guarded> {
+  const inner = await startScriptedServer({
+    reply: (method) =>
+      method === "resources/read" ? { result: { contents: [{ uri: "n://1", text: "one" }] } } : undefined,
+  });
+  opened.push(inner);
+  const valid = new Set<string>();
+  const asked: Guarded["asked"] = [];
+  let given = 0;
+  const outer = await serveHttp(async (request, response) => {
+    const json = (status: number, body: unknown) =>
+      void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+    const path = request.url ?? "";
+    const origin = new URL(outer.url).origin;
+    if (path.startsWith("/.well-known/oauth-protected-resource")) {
+      return json(200, { resource: outer.url, authorization_servers: [origin] });
+    }
+    if (path.startsWith("/.well-known/oauth-authorization-server")) {
+      return json(200, {
+        issuer: origin,
+        token_endpoint: `${origin}/token`,
+        authorization_endpoint: `${origin}/authorize`,
+        response_types_supported: ["code"],
+        grant_types_supported: ["client_credentials"],
+        token_endpoint_auth_methods_supported: ["client_secret_basic"],
+      });
+    }
+    if (path === "/token") {
+      asked.push({ authorization: request.headers.authorization, body: await bodyOf(request) });
+      if (options.refuse) return json(401, { error: "invalid_client", error_description: "not this one" });
+      given += 1;
+      const token = `token-number-${given}`;
+      valid.add(token);
+      return json(200, { access_token: token, token_type: "Bearer" });
+    }
+    if (!valid.has((request.headers.authorization ?? "").replace("Bearer ", ""))) {
+      const metadata = `${origin}/.well-known/oauth-protected-resource`;
+      response.setHeader("www-authenticate", `Bearer resource_metadata="${metadata}"`);
+      return json(401, { error: `no: ${request.headers.authorization}` });
+    }
+    if (request.method !== "POST") return void response.writeHead(405).end();
+    const headers = Object.fromEntries(
+      Object.entries(request.headers).filter(
+        ([name]) => name.startsWith("mcp-") || name === "accept" || name === "content-type",
+      ),
+    ) as Record<string, string>;
+    const answer = await fetch(inner.url, { method: "POST", headers, body: await bodyOf(request) });
+    response.writeHead(answer.status, { "content-type": answer.headers.get("content-type") ?? "text/plain" });
+    response.end(await answer.text());
+  });
+  opened.push(outer);
+  return { url: outer.url, issuer: new URL(outer.url).origin, valid, asked };
+}
+
+async function connect(url: string, auth: EndpointAuth): Promise<SourceConnection> {
+  const connection = await connectSource({ url, auth, requestTimeoutMs: 5_000 });
+  opened.push(connection);
+  return connection;
+}
+
+const read = (connection: SourceConnection) => readResource(connection, "n://1", { maxBodyBytes: 1_000 });
+
+describe("client credentials", () => {
+  const credentials = (issuer: string): EndpointAuth => ({
+    type: "client_credentials",
+    clientId: "fenceline",
+    clientSecret: SECRET,
+    issuer,
+    scope: "resources:read",
+  });
+
+  test("bring a token, a new one when it is refused, and one for all connections (P7)", async () => {
+    const server = await startGuardedServer();
+    const auth = credentials(server.issuer);
+    const connection = await connect(server.url, auth);
+    expect(connection.era).toBe("modern");
+    expect(await read(connection)).toMatchObject({ outcome: "content" });
+    expect(server.asked).toHaveLength(1);
+    expect(server.asked[0]?.authorization).toBe(`Basic ${Buffer.from(`fenceline:${SECRET}`).toString("base64")}`);
+    expect(new URLSearchParams(server.asked[0]?.body).get("grant_type")).toBe("client_credentials");
+    expect(new URLSearchParams(server.asked[0]?.body).get("scope")).toBe("resources:read");
+    server.valid.clear();
+    expect(await read(connection)).toMatchObject({ outcome: "content" });
+    expect(server.asked).toHaveLength(2);
+    expect(await read(await connect(server.url, auth))).toMatchObject({ outcome: "content" });
+    expect(server.asked).toHaveLength(2);
+  });
+
+  test("that are refused are a credential problem, whose message holds no secret (P7, P8)", async () => {
+    const server = await startGuardedServer({ refuse: true });
+    const error = await connect(server.url, credentials(server.issuer)).catch((caught: Error) => caught);
+    expect(error).toMatchObject({ code: "source_unauthorized" });
+    expect((error as Error).message).not.toContain(SECRET);
+  });
+
+  test("go to no other authorization server than the configured one", async () => {
+    const server = await startGuardedServer();
+    const error = await connect(server.url, credentials("https://auth.example.test")).catch((caught: Error) => caught);
+    expect(error).toMatchObject({ code: "source_unauthorized" });
+    expect(server.asked).toEqual([]);
+  });
+});
+
+describe("a token command", () => {
+  /** A program that writes a line of its file, and counts how often it was run. */
+  function tokenFile(first: string) {
+    const directory = mkdtempSync(join(tmpdir(), "fenceline-token-"));
+    opened.push({ close: async () => rmSync(directory, { recursive: true }) });
+    const file = join(directory, "token");
+    const write = (text: string) => writeFileSync(file, text);
+    write(first);
+    const program = `process.stdout.write(require("fs").readFileSync(process.argv[1], "utf8"))`;
+    return { write, command: [process.execPath, "-e", program, file] };
+  }
+
+  test("is asked once for its time, and again when its token is refused (P7)", async () => {
+    const server = await startGuardedServer();
+    server.valid.add("token-one");
+    const { write, command } = tokenFile("token-one\nand more\n");
+    const connection = await connect(server.url, { type: "command", command });
+    write("token-two");
+    expect(await read(connection)).toMatchObject({ outcome: "content" });
+    server.valid.clear();
+    server.valid.add("token-two");
+    expect(await read(connection)).toMatchObject({ outcome: "content" });
+  });
+
+  test("whose token the server refuses for good is a credential problem, and the token is in no message (P7, P8)", async () => {
+    const server = await startGuardedServer();
+    server.valid.add("token-one");
+    const connection = await connect(server.url, { type: "command", command: tokenFile("token-one").command });
+    server.valid.clear();
+    const outcome = await read(connection);
+    expect(outcome).toMatchObject({ outcome: "unauthorized" });
+    expect(JSON.stringify(outcome)).not.toContain("token-one");
+  });
+
+  test.each([
+    ["fails", [process.execPath, "-e", "console.error('hidden-value'); process.exit(3)"], "ended with 3"],
+    ["is not there", ["/nonexistent/program", "hidden-value"], "could not be run (ENOENT)"],
+    ["writes nothing", [process.execPath, "-e", ""], "wrote no token"],
+    ["writes what is no token", [process.execPath, "-e", "console.log('two words')"], "wrote no token"],
+  ])("that %s is a credential problem, told without what it wrote (P7, P8)", async (_, command, reason) => {
+    const server = await startGuardedServer();
+    const error = await connect(server.url, { type: "command", command }).catch((caught: Error) => caught);
+    expect(error).toMatchObject({ code: "source_unauthorized" });
+    expect((error as Error).message).toContain(reason);
+    expect((error as Error).message).not.toContain("hidden-value");
+  });
+});
