@@ -6,6 +6,8 @@ import { copyDatabase } from "@fenceline/test-services";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Database, openDatabase } from "#src/database/database.js";
+import { Engine } from "#src/database/embedded/engine.js";
+import { SocketServer } from "#src/database/embedded/socket-server.js";
 import { DatabaseProcess, databaseDirectory, now, open, until } from "./database-process.js";
 
 interface HammerCounts {
@@ -207,6 +209,20 @@ describe("one session behind the socket", () => {
     expect(await exchange(request(80877102, 16))).toBe("");
   });
 });
+
+test("a statement that reaches a server which hands over is answered that it was not run, however late it comes", async () => {
+  const folder = await databaseDirectory();
+  const server = new SocketServer(await Engine.open(join(folder, "pglite")));
+  await server.listen(join(folder, ".s.PGSQL.5432"));
+  const client = new pg.Client({ host: folder, port: 5432, user: "postgres", database: "postgres" });
+  client.on("error", () => {});
+  await client.connect();
+  await server.drain();
+  // Sent, and not read by the server before it ends its connections.
+  const late = expect(client.query("select 1")).rejects.toMatchObject({ code: "57P03" });
+  await server.disconnect();
+  await late;
+}, 90_000);
 
 describe("what a database promises", () => {
   test("bigint comes back as a number, and one that a number cannot hold is an error", async () => {

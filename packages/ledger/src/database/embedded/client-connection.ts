@@ -81,6 +81,11 @@ export class ClientConnection {
     this.#closed();
   }
 
+  /** Ends the connection behind the last answer: what it sent since was not run, and its client is told so. */
+  refuse(): void {
+    this.end("57P03", "the embedded database is being handed over; the statement was not run");
+  }
+
   /** Ends the connection behind the last answer. */
   finish(): void {
     if (this.#state === "closed") return;

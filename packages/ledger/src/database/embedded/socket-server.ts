@@ -64,7 +64,8 @@ export class SocketServer {
 
   /** Ends the connections, once what was answered has been read: whoever waits for the successor sees it by this. */
   async disconnect(): Promise<void> {
-    for (const connection of [...this.#connections]) connection.finish();
+    // A statement that was sent meanwhile is read by nobody, so each client is told.
+    for (const connection of [...this.#connections]) connection.refuse();
     for (const left = performance.now() + READ_REST_MS; this.#sockets.size > 0 && performance.now() < left; ) {
       await delay(5);
     }

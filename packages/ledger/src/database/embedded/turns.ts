@@ -32,7 +32,7 @@ export class Turns {
 
   submit(turn: Turn): void {
     if (this.#draining && turn.connection !== this.#holder) {
-      refuse(turn.connection);
+      turn.connection.refuse();
       return;
     }
     this.#waiting.push(turn);
@@ -60,7 +60,7 @@ export class Turns {
     const drained = new Promise<void>((resolve) => {
       this.#draining = resolve;
     });
-    for (const { connection } of this.#waiting.splice(0)) if (connection !== this.#holder) refuse(connection);
+    for (const { connection } of this.#waiting.splice(0)) if (connection !== this.#holder) connection.refuse();
     if (!this.#holder) this.#draining?.();
     await drained;
   }
@@ -143,8 +143,4 @@ function ownAnswer(answer: Buffer, { notifications }: AnswerFacts, { listens }: 
 
 function channelOf(notification: Buffer): string {
   return readText(notification, CHANNEL_OFFSET);
-}
-
-function refuse(connection: ClientConnection): void {
-  connection.end("57P03", "the embedded database is being handed over; the statement was not run");
 }
