@@ -10,7 +10,7 @@ import { fileHere, node22, published } from "./published-servers.js";
 vi.setConfig({ testTimeout: 60_000 });
 
 describeWhere(node22 !== undefined, "no Node 22 for this platform", "the conformance suite's client scenarios", () => {
-  test.each(["initialize", "sse-retry"])("%s passes", async (scenario) => {
+  test.each(["initialize", "sse-retry", "auth/client-credentials-basic"])("%s passes", async (scenario) => {
     const { code, said, checks } = await runScenario(scenario);
     expect(
       checks.filter(({ status }) => status !== "SUCCESS" && status !== "INFO"),
