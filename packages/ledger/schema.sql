@@ -371,6 +371,7 @@ create table fenceline.resource_version (
   bytes bigint not null,
   scan_id bigint,
   accepted_at timestamp with time zone default fenceline.now() not null,
+  findings jsonb,
   constraint resource_version_pkey PRIMARY KEY (subscription_id, ordinal)
 );
 

@@ -47,3 +47,4 @@ export {
   type VectorStoreLookup,
 } from "./langchain/store-adapter.js";
 export type { StoreComparison } from "./langchain/store-comparison.js";
+export type { ContentDetector, DetectorReport } from "./mcp/content-guard.js";

@@ -55,6 +55,7 @@ export type {
 export type { ReceiptPage, RecordLedger } from "./record-ledger.js";
 export { type CapabilityReceipt, capabilityReceipt } from "./records/capability-receipt.js";
 export { type CloseReceipt, closeReceipt } from "./records/close-receipt.js";
+export type { ContentFinding } from "./records/content-finding.js";
 export { type DerivedEntry, derivedEntry } from "./records/derived-entry.js";
 export {
   type LedgerRecord,

@@ -9,6 +9,7 @@ import { entryIds, type LedgerIdentity } from "./identity.js";
 import { type IndexWork, type WorkRow, workOf } from "./index-work.js";
 import { type IndexLedger, type IndexRef, indexLedger } from "./indexes.js";
 import { checkedCalls } from "./input.js";
+import type { ContentFinding } from "./records/content-finding.js";
 
 export interface IntendedGroup {
   readonly groupId: number;
@@ -58,6 +59,16 @@ export interface LineageLedger extends IndexLedger, DerivationLedger, ExportLedg
     }[],
     options: { readonly writerLeaseMs: number },
   ): Promise<IntendedGroup[]>;
+  /**
+   * Keeps what was found in versions (spec §5) with them, in place of what was kept before; `versionRecord` shows it. At most 1,000
+   * findings each. Versions that are gone are passed over.
+   */
+  recordFindings(
+    versions: readonly {
+      readonly work: Pick<IndexWork, "subscriptionId" | "ordinal">;
+      readonly findings: readonly ContentFinding[];
+    }[],
+  ): Promise<void>;
   /** Keys that a store assigned by itself. */
   recordStoreKeys(keys: readonly { readonly entryId: string; readonly storeKey: string }[]): Promise<void>;
   /** The atomic swap (L3): new edges CURRENT, old ones SUPERSEDED, all or nothing per version. */
@@ -183,6 +194,15 @@ export function lineageLedger(database: Queryable, identity: LedgerIdentity): Li
         }
       }
       return answers;
+    },
+
+    async recordFindings(versions) {
+      if (versions.length === 0) return;
+      await call(database, "fenceline.record_findings($1, $2, $3)", [
+        versions.map(({ work }) => work.subscriptionId),
+        versions.map(({ work }) => work.ordinal),
+        versions.map(({ findings }) => JSON.stringify(findings)),
+      ]);
     },
 
     async abandonIntents(groupIds) {

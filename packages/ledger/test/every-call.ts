@@ -134,6 +134,17 @@ export const calls: Readonly<Record<CheckedCall, readonly Parameter[]>> = {
     ["intents", [{ work, partId: 1, chunkDigests: [chunkDigest] }]],
     ["options", { writerLeaseMs: 1 }],
   ],
+  recordFindings: [
+    [
+      "versions",
+      [
+        {
+          work: { subscriptionId: 1, ordinal: 1 },
+          findings: [{ uri, code: "detector", action: "flag", count: 1, detector: "orders" }],
+        },
+      ],
+    ],
+  ],
   recordStoreKeys: [["keys", [{ entryId, storeKey: "1" }]]],
   confirmVersions: [index, ["versions", [{ work, written: [{ groupId: 1, partId: 1 }], reused: [entryId] }]]],
   abandonIntents: [["groupIds", [1]]],
@@ -301,14 +312,14 @@ type Kind =
 /** By the last name of a field's path; by the whole path, without places, where that says another thing. */
 const KINDS: Readonly<Record<string, Kind>> = {
   ...kinds("name", "source reader owner name protocolVersion confirmedBy requestedBy subject audience store index"),
-  ...kinds("name", "embeddings lineageId requestIds sources asker requestId after"),
+  ...kinds("name", "embeddings lineageId requestIds sources asker requestId after detector"),
   ...kinds("uri", "uri uris part"),
   ...kinds("scopeUri", "scope.uri scope.prefix grant.scope.uri grants.scope.uri request.scope.prefix"),
   ...kinds("text", "version cause reason title mimeType message text failure destination storeKey"),
   ...kinds("text", "page.entries.name negotiated.server.name negotiated.server.version request.after"),
   ...kinds(
     "enum",
-    "derivations.kind derivations.parents.as takes era list verdict role as origin claim kinds answer issueReads:request.reason",
+    "derivations.kind derivations.parents.as takes era list verdict role as origin claim kinds answer action code issueReads:request.reason",
   ),
   ...kinds("share", "share"),
   ...kinds("boolean", "resources subscribe listChanged snapshotId templates open complete"),

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test, vi } from "vitest";
+import type { ContentFinding } from "#src/records/content-finding.js";
 import { parseRecord } from "#src/records/parse-record.js";
 import type { ResourceDiscoveryScan } from "#src/records/resource-discovery-scan.js";
 import { answer, digest, issueOne, openSession, READ_LEASE_MS, scan } from "./ledger-under-test.js";
@@ -122,7 +123,7 @@ describeWholeLedger("the records of a ledger", (ledger) => {
     expect(Date.parse(closed?.endedAt as string)).toBe(Date.parse(begun as string) + 60_000);
   });
 
-  test("a version's holds its lineage, and no digest any more after a purge (F2, P8)", async () => {
+  test("a version's holds its lineage and what was found in it, and no digest any more after a purge (F2, §5, P8)", async () => {
     const { source, id, read, lineageId } = await readResource();
     const index = await createIndex(ledger);
     expect(await ledger.versionRecord(lineageId)).toMatchObject({
@@ -135,6 +136,16 @@ describeWholeLedger("the records of a ledger", (ledger) => {
       readOrdinal: 1,
       server: SERVER,
     });
+    expectToFitItsJsonSchema(await ledger.versionRecord(lineageId));
+    expect(await ledger.versionRecord(lineageId)).toMatchObject({ findings: [] });
+    const finding: ContentFinding = { uri: URI, code: "detector", action: "flag", count: 2, detector: "orders" };
+    const work = { subscriptionId: id, ordinal: 1 };
+    await ledger.recordFindings([{ work, findings: [{ ...finding, count: 1 }] }]);
+    await ledger.recordFindings([
+      { work, findings: [finding] },
+      { work: { subscriptionId: 1_000_000_000, ordinal: 1 }, findings: [finding] },
+    ]);
+    expect(await ledger.versionRecord(lineageId)).toMatchObject({ findings: [finding] });
     expectToFitItsJsonSchema(await ledger.versionRecord(lineageId));
     await indexDue(ledger, index, source);
     const { revocationId } = await ledger.revoke({ source, subject: "svc:rag", reason: "test" });

@@ -1,5 +1,6 @@
 import type { EmbeddingsInterface } from "@langchain/core/embeddings";
 import { z } from "zod";
+import { guardSchema } from "./guard-settings.js";
 import { ownSettingsSchema, settingsSchema } from "./settings.js";
 
 const name = () =>
@@ -156,6 +157,7 @@ export const configSchema = z
     mcpServers: z.record(name(), source),
     grants: z.array(grant).default([]),
     indexes: z.record(name(), index).prefault({ main: {} }),
+    guard: guardSchema.prefault({}),
     settings: settingsSchema.prefault({}),
   })
   .superRefine((config, context) => {

@@ -10,7 +10,7 @@ import { HashedLexicalEmbeddings } from "../langchain/hashed-lexical-embeddings.
 import { LineageIndex } from "../langchain/lineage-index.js";
 import type { StoreAdapter } from "../langchain/store-adapter.js";
 import type { StoreComparison } from "../langchain/store-comparison.js";
-import { guardText, partToText } from "./content-path.js";
+import { guardTextBy, partToText } from "./content-path.js";
 
 /**
  * An index that is opened when first used: a store that is down then does not keep the others from starting, and is
@@ -26,6 +26,7 @@ export class ConfiguredIndex {
     readonly name: string,
     private readonly config: IndexConfig,
     private readonly ledger: Ledger,
+    private readonly guard: FencelineConfig["guard"],
   ) {
     this.storeName = storeNameOf(name, config.store);
     this.version = config.version;
@@ -59,7 +60,7 @@ export class ConfiguredIndex {
       embeddings,
       chunkSize: { chunkSize: config.chunkSize, chunkOverlap: config.chunkOverlap },
       partToText,
-      guard: guardText,
+      guard: guardTextBy(this.guard),
       ...(config.embeddingsName !== undefined && { embeddingsName: config.embeddingsName }),
       ...(config.splitter && { splitter: config.splitter }),
     });
@@ -83,7 +84,7 @@ export class ConfiguredIndex {
 
 /** Every index of the configuration, none of them opened yet. */
 export function configuredIndexes(config: FencelineConfig, ledger: Ledger): ConfiguredIndex[] {
-  return Object.entries(config.indexes).map(([name, index]) => new ConfiguredIndex(name, index, ledger));
+  return Object.entries(config.indexes).map(([name, index]) => new ConfiguredIndex(name, index, ledger, config.guard));
 }
 
 /** An index to ask. */
@@ -107,7 +108,7 @@ export async function openIndex(options: {
 }): Promise<OpenIndex> {
   const { config, ledger } = options;
   const name = chosenIndex(config, options.name);
-  const configured = new ConfiguredIndex(name, config.indexes[name] as IndexConfig, ledger);
+  const configured = new ConfiguredIndex(name, config.indexes[name] as IndexConfig, ledger, config.guard);
   const opened = await configured.open();
   return {
     asRetriever: (retrieval) => opened.asRetriever(retrieval),

@@ -1,7 +1,7 @@
 import type { IndexWork, LineageLedger } from "@fenceline/ledger";
 import { type ChunkSize, chunksOf, type Splitter, splitterFor } from "./chunks.js";
 import type { EntryMetadata } from "./store-adapter.js";
-import { type LeftOutPart, type TextPorts, textsOf, type VersionText } from "./version-texts.js";
+import { type LeftOutPart, type TextPorts, textsOf, type VersionText, type VersionTexts } from "./version-texts.js";
 
 /** A chunk that no entry holds yet. */
 export interface NewChunk {
@@ -18,6 +18,7 @@ export interface IndexPlan {
   /** Chunks of one part stand together, in order. */
   readonly added: readonly NewChunk[];
   readonly leftOut: readonly LeftOutPart[];
+  readonly findings: VersionTexts["findings"];
 }
 
 export interface PlanOptions extends TextPorts {
@@ -29,7 +30,7 @@ export interface PlanOptions extends TextPorts {
 
 /** Cuts a version into chunks and compares them with what the index holds, as multisets per part. */
 export async function planVersion(work: IndexWork, options: PlanOptions): Promise<IndexPlan> {
-  const { texts, leftOut } = await textsOf(work, options);
+  const { texts, leftOut, findings } = await textsOf(work, options);
   const held = heldEntries(work);
   const reused: string[] = [];
   const added: NewChunk[] = [];
@@ -42,7 +43,7 @@ export async function planVersion(work: IndexWork, options: PlanOptions): Promis
       else added.push({ partId: versionText.partId, digest, text, metadata: metadataOf(work, versionText) });
     }
   }
-  return { work, reused, added, leftOut };
+  return { work, reused, added, leftOut, findings };
 }
 
 function heldEntries(work: IndexWork): Map<string, string[]> {

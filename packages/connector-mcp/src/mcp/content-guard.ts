@@ -25,6 +25,12 @@ export interface GuardFinding {
   detector?: string;
 }
 
+/** What a detector found. */
+export interface DetectorReport {
+  readonly message: string;
+  readonly count?: number;
+}
+
 /** A check of one's own, for instance for instructions aimed at a model. Its messages must not repeat the text. */
 export interface ContentDetector {
   readonly name: string;
@@ -33,7 +39,7 @@ export interface ContentDetector {
   inspect(
     text: string,
     part: { readonly uri: string; readonly mimeType: string },
-  ): readonly { readonly message: string; readonly count?: number }[];
+  ): readonly DetectorReport[] | Promise<readonly DetectorReport[]>;
 }
 
 /** What {@link guardContent} lets through (spec §5). */
@@ -60,7 +66,7 @@ export interface GuardedContent {
 }
 
 /** The policy where none is given. */
-const DEFAULT_GUARD_POLICY: GuardPolicy = {
+export const DEFAULT_GUARD_POLICY: GuardPolicy = {
   allowedMimeTypes: [
     "text/*",
     "application/json",
@@ -143,18 +149,24 @@ const CHARACTER_RULES: readonly CharacterRule[] = [
 ];
 
 /** Passes texts through the policy before any chunk is made. */
-export function guardContent(texts: readonly ExtractedText[], policy: Partial<GuardPolicy> = {}): GuardedContent {
+export async function guardContent(
+  texts: readonly ExtractedText[],
+  policy: Partial<GuardPolicy> = {},
+): Promise<GuardedContent> {
   const full = { ...DEFAULT_GUARD_POLICY, ...policy };
   const guarded: GuardedContent = { texts: [], findings: [] };
   for (const part of texts) {
-    const { text, findings } = guardPart(part, full);
+    const { text, findings } = await guardPart(part, full);
     guarded.findings.push(...findings);
     if (text !== undefined) guarded.texts.push({ ...part, text });
   }
   return guarded;
 }
 
-function guardPart(part: ExtractedText, policy: GuardPolicy): { text: string | undefined; findings: GuardFinding[] } {
+async function guardPart(
+  part: ExtractedText,
+  policy: GuardPolicy,
+): Promise<{ text: string | undefined; findings: GuardFinding[] }> {
   const refusal = refuseUnread(part, policy);
   if (refusal) return { text: undefined, findings: [refusal] };
   const findings: GuardFinding[] = [];
@@ -166,7 +178,7 @@ function guardPart(part: ExtractedText, policy: GuardPolicy): { text: string | u
     findings.push({ code: rule.code, action, uri: part.uri, message: `${count} ${rule.name}`, count });
     if (action === "strip") text = text.replace(rule.pattern, rule.replacement);
   }
-  findings.push(...detect({ ...part, text }, policy.detectors));
+  for (const detector of policy.detectors) findings.push(...(await detect({ ...part, text }, detector)));
   const rejected = findings.some((finding) => finding.action === "reject");
   return { text: rejected ? undefined : text, findings };
 }
@@ -182,17 +194,22 @@ function refuseUnread(part: ExtractedText, policy: GuardPolicy): GuardFinding | 
   return { ...found, code: "text_too_large", message: `${bytes} bytes, maxTextBytes is ${policy.maxTextBytes}` };
 }
 
-function detect(part: ExtractedText, detectors: readonly ContentDetector[]): GuardFinding[] {
-  return detectors.flatMap((detector): GuardFinding[] => {
-    const found = { uri: part.uri, detector: detector.name };
-    try {
-      const action = detector.action ?? "flag";
-      return detector.inspect(part.text, part).map((report) => ({ ...found, ...report, code: "detector", action }));
-    } catch {
-      // A check that cannot run has not passed.
-      return [{ ...found, code: "detector_failed", action: "reject", message: `detector ${detector.name} failed` }];
-    }
-  });
+async function detect(part: ExtractedText, detector: ContentDetector): Promise<GuardFinding[]> {
+  const found = { uri: part.uri, detector: detector.name };
+  try {
+    const action = detector.action ?? "flag";
+    const reports = await detector.inspect(part.text, part);
+    return reports.map(({ message, count }) => ({
+      ...found,
+      code: "detector",
+      action,
+      message,
+      ...(Number.isSafeInteger(count) && Number(count) >= 0 && { count: Number(count) }),
+    }));
+  } catch {
+    // A check that cannot run has not passed.
+    return [{ ...found, code: "detector_failed", action: "reject", message: `detector ${detector.name} failed` }];
+  }
 }
 
 function matchesType(pattern: string, mimeType: string): boolean {

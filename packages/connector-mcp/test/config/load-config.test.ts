@@ -27,6 +27,22 @@ async function fileWith(config: unknown): Promise<string> {
 const catalog = { url: "http://127.0.0.1:3000/mcp", reader: "svc:rag" };
 
 describe("a configuration file", () => {
+  test("has the content guard on, and names each of its fields that is wrong (§5)", async () => {
+    const { guard } = await loadConfig(await fileWith({ mcpServers: { catalog } }), {});
+    expect(guard).toMatchObject({
+      maxTextBytes: 4_194_304,
+      invalidText: "reject",
+      bidiControls: "flag",
+      detectors: [],
+    });
+
+    const wrong = { maxTextBytes: 0, bidiControls: "warn", invalidText: "flag", detectors: [{ name: "x" }], colour: 1 };
+    const failed = loadConfig(await fileWith({ mcpServers: { catalog }, guard: wrong }), {});
+    for (const field of ["maxTextBytes", "bidiControls", "invalidText", "detectors.0", "colour"]) {
+      await expect(failed).rejects.toThrow(`guard.${field}: `);
+    }
+  });
+
   test("needs only its sources; every other field has the default the specification names (§9)", async () => {
     const config = await loadConfig(await fileWith({ mcpServers: { catalog } }), {});
 

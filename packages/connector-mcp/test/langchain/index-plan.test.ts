@@ -3,7 +3,7 @@ import { MarkdownTextSplitter } from "@langchain/textsplitters";
 import { describe, expect, test } from "vitest";
 import { chunksOf, splitterFor } from "#src/langchain/chunks.js";
 import { planVersion } from "#src/langchain/index-plan.js";
-import type { TextPorts } from "#src/langchain/version-texts.js";
+import type { TextFinding, TextPorts } from "#src/langchain/version-texts.js";
 
 const SIZE = { chunkSize: 60, chunkOverlap: 0 };
 
@@ -70,17 +70,27 @@ describe("planning a version", () => {
       reused: [],
       added: [],
       leftOut: [{ uri: "catalog://plans/basic", reason: "text_too_large" }],
+      findings: [{ uri: "catalog://plans/basic", code: "refused", action: "reject" }],
     });
   });
 
+  test("the reason why a part has no text is a finding of the version, in free words never (§5, P8)", async () => {
+    const reasons = ["format_unreadable", "it says: price=100"];
+    for (const [position, code] of ["format_unreadable", "no_text"].entries()) {
+      const plan = await planOf(workOf("text"), { partToText: () => ({ reason: reasons[position] as string }) });
+      expect(plan.findings).toEqual([{ uri: "catalog://plans/basic", code, action: "left_out" }]);
+    }
+  });
+
   test("the guard's findings travel with the chunk, and an entry without them is another one (§5)", async () => {
-    const guard = (text: string) => ({
-      text: text.replace("\u202e", ""),
-      findings: ["detector", "bidi_control", "detector"],
-    });
+    const orders: TextFinding = { code: "detector", action: "flag", detector: "orders" };
+    const bidi: TextFinding = { code: "bidi_control", action: "strip", count: 1 };
+    const guard = (text: string) => ({ text: text.replace("\u202e", ""), findings: [orders, bidi, orders] });
     const plan = await planOf(workOf("te\u202ext", presentOf("text")), { guard });
     expect(plan.reused).toEqual([]);
-    expect(plan.added).toMatchObject([{ text: "text", metadata: { guardFindings: "bidi_control detector" } }]);
+    expect(plan.added).toMatchObject([{ text: "text", metadata: { guardFindings: "bidi_control detector:orders" } }]);
+    const uri = "catalog://plans/basic";
+    expect(plan.findings).toEqual([orders, bidi, orders].map((finding) => ({ uri, ...finding })));
     const again = presentOf(plan.added[0]?.digest.replace("digest of ", "") ?? "");
     expect((await planOf(workOf("te\u202ext", again), { guard })).reused).toEqual(["entry-0"]);
   });

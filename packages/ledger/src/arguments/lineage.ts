@@ -6,12 +6,15 @@ import {
   entryId,
   id,
   leaseMs,
+  name,
   oneOfEach,
   ordinal,
   storableText,
+  uri,
   uuid,
 } from "../input.js";
 import type { OwnCalls } from "../lineage.js";
+import { contentFinding } from "../records/content-finding.js";
 
 /** An index as it was registered. */
 export const index = z.object({ indexId: count });
@@ -39,6 +42,19 @@ export const lineageArguments: ArgumentsOf<OwnCalls> = {
     ["index", index],
     ["intents", z.array(z.object({ work, partId: id, chunkDigests: z.array(chunkDigest).min(1) }))],
     ["options", z.object({ writerLeaseMs: leaseMs })],
+  ],
+  recordFindings: [
+    [
+      "versions",
+      z
+        .array(
+          z.object({
+            work: z.object({ subscriptionId: id, ordinal }),
+            findings: z.array(contentFinding.extend({ uri, detector: name.optional() })).max(1_000),
+          }),
+        )
+        .check(oneOfEach(({ work: { subscriptionId } }) => subscriptionId, "work.subscriptionId")),
+    ],
   ],
   recordStoreKeys: [["keys", z.array(z.object({ entryId, storeKey: storableText }))]],
   confirmVersions: [

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { contentFinding } from "./content-finding.js";
 import { contentDigest, counter, instant, ledgerId, name, serverImplementation } from "./record-fields.js";
 
 /** Where a version came from, carried by everything derived from it (F2). */
@@ -33,5 +34,7 @@ export const resourceVersion = z.strictObject({
   generation: z.int().positive(),
   server: serverImplementation.nullable(),
   acceptedAt: instant,
+  /** What the last one who cut it into chunks found in it; empty also where nobody has looked yet. */
+  findings: z.array(contentFinding).optional(),
 });
 export type ResourceVersion = z.infer<typeof resourceVersion>;

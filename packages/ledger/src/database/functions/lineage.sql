@@ -214,3 +214,17 @@ begin
   get diagnostics v_due = row_count;
   return v_due;
 end $$;
+
+-- Keeps what was found in versions before they were cut into chunks (§5), in place of what was kept of them before.
+--   p_subscriptions, p_ordinals  the versions, each once; one that is gone is passed over
+--   p_findings                   a JSON list for each
+create or replace function fenceline.record_findings(p_subscriptions bigint[], p_ordinals bigint[], p_findings text[]) returns void
+language plpgsql volatile set enable_seqscan = off as $$
+begin
+  perform 1 from fenceline.resource_version v
+    join unnest(p_subscriptions, p_ordinals) i (subscription_id, ordinal) using (subscription_id, ordinal)
+    order by v.subscription_id, v.ordinal for no key update of v;
+  update fenceline.resource_version v set findings = i.findings::jsonb
+  from unnest(p_subscriptions, p_ordinals, p_findings) i (subscription_id, ordinal, findings)
+  where v.subscription_id = i.subscription_id and v.ordinal = i.ordinal;
+end $$;

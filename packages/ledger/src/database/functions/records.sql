@@ -76,7 +76,8 @@ language sql stable as $$
       'record', 'resourceVersion.v1', 'lineageId', v.subscription_id || '.' || v.ordinal, 'readId', r.request_id, 'scanId', v.scan_id,
       'policyEpoch', v.policy_epoch, 'source', src.name, 'subject', subj.name, 'subscriptionId', v.subscription_id,
       'uri', q.resource_key, 'mimeType', v.mime_type, 'contentDigest', encode(v.digest, 'hex'), 'readOrdinal', v.ordinal,
-      'generation', v.generation, 'server', fenceline.server_of(x), 'acceptedAt', fenceline.instant(v.accepted_at))
+      'generation', v.generation, 'server', fenceline.server_of(x), 'acceptedAt', fenceline.instant(v.accepted_at),
+      'findings', coalesce(v.findings, '[]'))
   from fenceline.resource_version v
   join fenceline.subscription s using (subscription_id)
   join fenceline.resource q using (resource_id)

@@ -21,6 +21,9 @@ create trigger subscription_times before update of lifecycle, generation on fenc
   for each row when (old.lifecycle <> new.lifecycle or old.generation <> new.generation)
   execute function fenceline.note_subscription_times();
 
+-- What was found in a version before it was cut into chunks (§5): a list of codes and counts. No content, so it outlives a purge.
+alter table fenceline.resource_version add column findings jsonb;
+
 alter table fenceline.entry_group add column recorded_at timestamptz not null default fenceline.now();
 
 -- By transaction and then by position: a transaction that is still open holds back what came after it (receipts in records.sql).
