@@ -1,4 +1,5 @@
 import { configDefaults, defineConfig } from "vitest/config";
+import LongestFirst from "./test/services/dist/longest-first.js";
 
 export default defineConfig({
   test: {
@@ -9,6 +10,10 @@ export default defineConfig({
     // Child processes and global state (signals, sockets, PGlite's memory of about 500 MB) stay in a process per file.
     pool: "forks",
     maxWorkers: 2,
+    // V8 compiles what is hot of PGlite again, for better code: 2 s of CPU that a test's short-lived database never earns
+    // back. A hundred times the budget, and only what is truly hot is.
+    execArgv: ["--wasm-tiering-budget=200000000"],
+    sequence: { sequencer: LongestFirst },
     testTimeout: 30_000,
     hookTimeout: 60_000,
     teardownTimeout: 10_000,

@@ -2,7 +2,8 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { startPriceCatalog } from "@fenceline/example-price-catalog/server";
-import { openLedger } from "@fenceline/ledger";
+import { openDatabase, openLedger } from "@fenceline/ledger";
+import { copyDatabase } from "@fenceline/test-services";
 import { expect, it, onTestFinished } from "vitest";
 import { runCli } from "./cli-process.js";
 
@@ -21,6 +22,8 @@ it("revoke --wait beside a store that is down hides, says what is left and why, 
       indexes: { main: { store: { type: "pgvector", address: "file:vectors" } } },
     }),
   );
+  await copyDatabase("database", openDatabase, vectors);
+  await copyDatabase("ledger", openLedger, join(folder, "ledger"));
   const ledger = await openLedger(`file:${join(folder, "ledger")}`);
   onTestFinished(() => ledger.close());
   const run = async (...args: string[]) => {

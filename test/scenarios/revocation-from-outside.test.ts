@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { loadConfig, openIndex, startWorkers } from "@fenceline/connector-mcp";
 import { startPriceCatalog } from "@fenceline/example-price-catalog/server";
 import { openLedger } from "@fenceline/ledger";
+import { copyDatabase } from "@fenceline/test-services";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { runCli } from "./cli-process.js";
 import { eventually } from "./eventually.js";
@@ -27,6 +28,7 @@ async function startWorkerThatIsAsked() {
     }),
   );
   const config = await loadConfig(file);
+  await copyDatabase("ledger", openLedger, join(directory, "ledger"));
   const ledger = await openLedger(config.ledger);
   onTestFinished(() => ledger.close());
   const pool = await startWorkers({ ledger, config });

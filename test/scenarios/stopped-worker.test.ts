@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadConfig, openIndex } from "@fenceline/connector-mcp";
 import { startPriceCatalog } from "@fenceline/example-price-catalog/server";
-import { openLedger } from "@fenceline/ledger";
-import { describeWithPostgres } from "@fenceline/test-services";
+import { openDatabase, openLedger } from "@fenceline/ledger";
+import { copyDatabase, describeWithPostgres } from "@fenceline/test-services";
 import pg from "pg";
 import { expect, it, onTestFinished } from "vitest";
 import { CliProcess } from "./cli-process.js";
@@ -34,6 +34,7 @@ describeWithPostgres("two workers on one PostgreSQL", (url) => {
         settings: { leaseMs: 2_000 },
       }),
     );
+    await copyDatabase("database", openDatabase, join(directory, "vectors"));
     const config = await loadConfig(file);
     const ledger = await openLedger(address);
     onTestFinished(() => ledger.close());

@@ -3,7 +3,8 @@
  * tests the creation itself opens a directory that is empty.
  */
 
-import { cp, mkdtemp, rename, stat } from "node:fs/promises";
+import { cpSync, existsSync } from "node:fs";
+import { mkdtemp, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { inject } from "vitest";
 
@@ -30,26 +31,24 @@ export async function copyDatabase(
 ): Promise<void> {
   const folder = inject("databaseTemplates");
   const template = join(folder, name);
-  if (!(await exists(template))) {
+  if (!existsSync(template)) {
     const attempt = await mkdtemp(join(folder, "attempt-"));
     // What is made of a created database need not create it again.
     const created = join(folder, CREATED);
-    if (await exists(created)) await cp(created, attempt, { recursive: true });
+    if (existsSync(created)) copy(created, attempt);
     const opened = await open(`file:${attempt}`);
     await opened.close();
     try {
       await rename(attempt, template);
     } catch (error) {
       // Another worker was faster; this attempt goes with the folder.
-      if (!(await exists(template))) throw error;
+      if (!existsSync(template)) throw error;
     }
   }
-  await cp(template, directory, { recursive: true });
+  copy(template, directory);
 }
 
-async function exists(path: string): Promise<boolean> {
-  return stat(path).then(
-    () => true,
-    () => false,
-  );
+/** A thousand files: one after the other they cost half of what they cost at once. */
+function copy(from: string, to: string): void {
+  cpSync(from, to, { recursive: true });
 }

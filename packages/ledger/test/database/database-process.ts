@@ -77,7 +77,7 @@ export class DatabaseProcess {
 
   static async start(options: { uid?: number; env?: Record<string, string> } = {}): Promise<DatabaseProcess> {
     const child = fork(fileURLToPath(new URL("./database-process.mjs", import.meta.url)), {
-      execArgv: [],
+      execArgv: process.execArgv.filter((flag) => flag.startsWith("--wasm-")),
       env: { ...process.env, ...options.env },
       ...(options.uid === undefined ? {} : { uid: options.uid, gid: options.uid }),
     });
