@@ -279,14 +279,21 @@ export async function keepTables(ledger: WholeLedger): Promise<() => Promise<voi
   );
   const names = tables.map(({ name }) => name);
   for (const name of names) await ledger.sql(`create table fenceline.kept_${name} as table fenceline.${name}`);
+  // Only what changed: rows put back in vain would leave their dead behind, and make every later test slower.
   const restore = names.map(
     (name) =>
-      `delete from fenceline.${name}; insert into fenceline.${name} overriding system value table fenceline.kept_${name};`,
+      `if exists (table fenceline.${name} except all table fenceline.kept_${name})
+         or (select count(*) from fenceline.${name}) <> (select count(*) from fenceline.kept_${name}) then
+         delete from fenceline.${name}; insert into fenceline.${name} overriding system value table fenceline.kept_${name};
+       end if;`,
   );
   // Without triggers: what is put back has happened before.
-  const text = `do $$ begin set local session_replication_role = replica; ${restore.join(" ")} end $$`;
+  await ledger.sql(
+    `create function fenceline.bring_back() returns void language plpgsql set session_replication_role = replica
+     as $$ begin ${restore.join(" ")} end $$`,
+  );
   return async () => {
-    await ledger.sql(text);
+    await ledger.sql("select fenceline.bring_back()");
   };
 }
 
