@@ -34,7 +34,8 @@ interface Check {
 async function runScenario(scenario: string): Promise<{ code: number | null; said: string; checks: Check[] }> {
   const results = await mkdtemp(join(tmpdir(), "fenceline-conformance-"));
   onTestFinished(() => rm(results, { recursive: true, force: true }));
-  const client = `${process.execPath} ${fileHere("conformance-client.mjs")}`;
+  // The suite cuts it at spaces and hands the pieces to a shell, where quotes bring them together again.
+  const client = `"${process.execPath}" "${fileHere("conformance-client.mjs")}"`;
   const suite = spawn(
     node22 as string,
     [published.conformance, "client", "--command", client, "--scenario", scenario, "--output-dir", results],
