@@ -19,12 +19,14 @@ async function areasOn(connection: Parameters<typeof queryableInSchema>[0], sche
 
 /**
  * Runs `first` inside a transaction that stays open until `second`, on a connection of its own, has ended or waits for a
- * lock; then commits. The third of the answer says whether it waited.
+ * lock; then does what is left to do `beforeCommit` in that transaction, and commits. The third of the answer says whether the
+ * second waited.
  */
 export async function overlapping<First, Second>(
   ledger: WholeLedger,
   first: (areas: Areas) => Promise<First>,
   second: () => Promise<Second>,
+  beforeCommit: (areas: Areas) => Promise<unknown> = async () => {},
 ): Promise<[First, Second, boolean]> {
   let commit = () => {};
   const mayCommit = new Promise<void>((resolve) => {
@@ -35,8 +37,10 @@ export async function overlapping<First, Second>(
     begun = resolve;
   });
   const held = ledger.database.transaction(async (transaction) => {
-    begun(await first(await areasOn(transaction, ledger.schema)));
+    const areas = await areasOn(transaction, ledger.schema);
+    begun(await first(areas));
     await mayCommit;
+    await beforeCommit(areas);
   });
   const answer = await Promise.race([firstRan, held.then(() => expect.fail("the first ended before it was told to"))]);
   let ended = false;

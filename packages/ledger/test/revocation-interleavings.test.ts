@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { activate, issueOne, publish, READ_LEASE_MS } from "./ledger-under-test.js";
+import { activate, issueOne, LEASE_MS, publish, READ_LEASE_MS } from "./ledger-under-test.js";
 import { overlapping } from "./overlapping.js";
 import {
   activeSource,
@@ -100,6 +100,25 @@ describeWholeLedgerOnPostgres("a revocation or a lift beside everything else", (
         : (await overlapping(ledger, accept, () => lift(ledger)))[0];
       expect(outcome).toBe(liftFirst ? "accepted" : "revoked");
     }
+    expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("a takeover waits for a revocation's batches, and neither waits for the other in a circle (P2, U9)", async () => {
+    const { session, source } = await activeSource(ledger, [URI, NEW]);
+    await ledger.beginUnsubscribe(session, [URI]);
+    const { revocationId } = await ledger.revoke(revocationOf(source));
+    await ledger.advanceClock(LEASE_MS + 1);
+    // A batch that covers nothing shares the session; the next one closes what the takeover settles first.
+    const elsewhere = await ledger.revoke({ ...revocationOf(source), scope: { uri: "catalog://elsewhere" } });
+    const [, taken, waited] = await overlapping(
+      ledger,
+      (batch) => batch.advanceRevocation(elsewhere.revocationId, { limit: 10 }),
+      () => ledger.openSession({ source, reader: session.reader, owner: "worker-2", leaseMs: LEASE_MS }),
+      (batch) => batch.advanceRevocation(revocationId, { limit: 10 }),
+    );
+    expect([waited, taken.outcome]).toEqual([true, "opened"]);
+    await advance(ledger, revocationId);
+    expect(await lifecycles(session)).toEqual(["CLOSED", "CLOSED"]);
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 

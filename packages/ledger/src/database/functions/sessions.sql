@@ -51,6 +51,8 @@ begin
     return query select 'held', null::bigint, v_scope, v_source, null::bigint, v_holder.owner, v_holder.expires_at;
     return;
   end if;
+  -- The session before its subscriptions: a revocation's batch shares the session, and then locks them.
+  perform 1 from fenceline.session x where x.session_id = v_holder.session_id for no key update;
   if v_holder.session_id is not null then perform fenceline.lose_session(v_scope); end if;
   perform fenceline.leave_session(v_scope, v_holder.session_id, v_now);
   update fenceline.policy_scope c set session_generation = c.session_generation + 1 where c.scope_id = v_scope;
