@@ -45,8 +45,8 @@ export async function reconcileCatalog(context: SourceContext): Promise<CatalogO
     if (result.outcome === "published") return result;
     if (result.outcome === "session_lost") return { outcome: "session_lost" };
     context.logger.info({ attempt, outcome: result.outcome }, "the scans do not agree yet");
-    // The later of two differing scans may agree with the next; after a list_changed neither counts (S4).
-    if (result.outcome === "differing") first = scans.second;
+    // The later one may agree with the next; after a list_changed if that came before it began (S4), which the ledger knows.
+    if (result.outcome !== "incomplete") first = scans.second;
   }
   if (!lastPair) return failure;
   const { outcome, ...counts } = await ledger.publishUnsettled(lease.session, {
@@ -124,7 +124,12 @@ function malformedEntry({ uri, message }: ListFault): SourceProblem {
   return uri === undefined ? { code, message } : { uri: storableText(uri.slice(0, MAX_SHOWN_URI)), code, message };
 }
 
-/** Trying again at once would bring the same answer. */
+/** Trying again at once would bring the same answer: of a list that never ends, after a hundred thousand pages. */
+const FINAL = new Set<string>([
+  ...["capability_absent", "not_offered", "unauthorized", "forbidden"],
+  ...["page_budget", "entry_budget", "byte_budget"],
+]);
+
 function isFinal({ reason }: { readonly reason: string }): boolean {
-  return ["capability_absent", "not_offered", "unauthorized", "forbidden"].includes(reason);
+  return FINAL.has(reason);
 }

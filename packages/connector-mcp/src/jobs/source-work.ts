@@ -4,6 +4,7 @@
  */
 import { connectorError } from "../errors.js";
 import { type CatalogOutcome, reconcileCatalog } from "./catalog-walk.js";
+import { DiscoveryPace } from "./discovery-pace.js";
 import { problemOf } from "./problem.js";
 import { type DrainEnd, ReadDrain } from "./read-drain.js";
 import type { SourceContext } from "./source-context.js";
@@ -11,9 +12,7 @@ import { SubscriptionStream } from "./subscription-stream.js";
 import { WakeTimer } from "./wake-timer.js";
 import { WokenTask } from "./woken-task.js";
 
-/** `list_changed` notifications within this time of the first lead to one discovery (S9). */
-const LIST_CHANGED_WINDOW_MS = 250;
-/** After a catalogue that could not be had or did not settle. */
+/** At least, after a catalogue that could not be had or did not settle. */
 const RETRY_DISCOVERY_MS = 15_000;
 /** After a drain that was stopped by a failure, and the longest wait for a read that is due at an unknown time. */
 const RETRY_READS_MS = 5_000;
@@ -32,6 +31,8 @@ export class SourceWork {
   readonly #reads: ReadDrain;
   readonly #stream: SubscriptionStream;
   readonly #discovering: WokenTask<CatalogOutcome["outcome"]>;
+  readonly #pace: DiscoveryPace;
+  readonly #paceTimer: WakeTimer;
   readonly #draining: WokenTask<DrainEnd>;
   readonly #indexTimer: WakeTimer;
 
@@ -47,9 +48,14 @@ export class SourceWork {
     this.#reads = new ReadDrain(context, () => this.#indexTimer.within(INDEX_WINDOW_MS));
     this.#draining = new WokenTask(wake.read, () => this.#drain());
     this.#discovering = new WokenTask(wake.discovery, () => this.#discover());
+    this.#pace = new DiscoveryPace(context.settings.reviewMs);
+    this.#paceTimer = new WakeTimer(() => this.#followListChanged());
     this.#stream = new SubscriptionStream(context, watched, {
       onReadsDue: (inMs) => this.#draining.within(inMs),
-      onListChanged: () => this.#discovering.within(LIST_CHANGED_WINDOW_MS),
+      onListChanged: () => {
+        this.#pace.announced();
+        this.#followListChanged();
+      },
     });
     this.#watchNew = () => this.#stream.watchNew();
   }
@@ -91,6 +97,7 @@ export class SourceWork {
   /** Ends timers and stream. What is in flight ends by the context's signal. Never rejects. */
   async stop(): Promise<void> {
     this.#indexTimer.clear();
+    this.#paceTimer.clear();
     await Promise.all([this.#discovering.stop(), this.#draining.stop(), this.#stream.close()]);
   }
 
@@ -114,8 +121,9 @@ export class SourceWork {
   }
 
   async #discover(): Promise<CatalogOutcome["outcome"]> {
-    const { ledger, lease, settings, counts, logger, signal } = this.context;
+    const { ledger, lease, counts, logger, signal } = this.context;
     let outcome: CatalogOutcome;
+    this.#pace.begun();
     try {
       outcome = await reconcileCatalog(this.context);
       this.#note(outcome);
@@ -127,21 +135,34 @@ export class SourceWork {
       logger.warn(problemOf(error), "discovery failed");
       outcome = { outcome: "unknown", reason: "failed", message: String(error) };
     }
-    if (!signal.aborted) {
-      const retryMs = Math.min(settings.reviewMs, RETRY_DISCOVERY_MS);
-      this.#discovering.within(
-        outcome.outcome === "published" ? await this.#millisecondsToNextReview(retryMs) : retryMs,
-      );
-    }
+    this.#pace.ended(cameTo(outcome));
+    if (!signal.aborted) await this.#plan(outcome);
     return outcome.outcome;
+  }
+
+  /** When the next discovery is: after a `list_changed`, or as the ledger has it (S5). */
+  async #plan({ outcome }: CatalogOutcome): Promise<void> {
+    const { reviewMs } = this.context.settings;
+    const retryMs = Math.min(reviewMs, RETRY_DISCOVERY_MS);
+    const unpromptedMs = outcome === "published" ? await this.#millisecondsToNextReview(retryMs) : retryMs;
+    const promptedMs = this.#pace.untilNext;
+    if (promptedMs !== undefined) this.#paceTimer.within(promptedMs);
+    this.#discovering.next(promptedMs === undefined ? Math.max(unpromptedMs, this.#pace.pauseMs) : reviewMs);
+  }
+
+  /** The end of a discovery looks again, so that one under way is never followed by another without a pause. */
+  #followListChanged(): void {
+    const inMs = this.#pace.untilNext;
+    if (inMs === undefined || this.#discovering.running) return;
+    if (inMs > 0) this.#paceTimer.within(inMs);
+    else this.#discovering.within(0);
   }
 
   /** As the ledger has it (S5): a `list_changed` that came while the catalogue was published makes it now. */
   async #millisecondsToNextReview(otherwiseMs: number): Promise<number> {
     const { ledger, lease, logger } = this.context;
     try {
-      const reviewMs = await ledger.millisecondsToNextReview(lease.session);
-      return reviewMs === undefined ? otherwiseMs : Math.max(reviewMs, LIST_CHANGED_WINDOW_MS);
+      return (await ledger.millisecondsToNextReview(lease.session)) ?? otherwiseMs;
     } catch (error) {
       logger.warn(problemOf(error), "the next review is unknown");
       return otherwiseMs;
@@ -196,4 +217,9 @@ export class SourceWork {
     }
     counts.polled = this.watched.size;
   }
+}
+
+function cameTo(outcome: CatalogOutcome): Parameters<DiscoveryPace["ended"]>[0] {
+  if (outcome.outcome !== "published") return "to_nothing";
+  return outcome.discovered + outcome.vanished > 0 ? "news" : "same";
 }

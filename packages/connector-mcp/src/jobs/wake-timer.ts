@@ -18,6 +18,13 @@ export class WakeTimer {
     }, milliseconds);
   }
 
+  /** As {@link within}, in place of what was asked for before. */
+  reset(milliseconds: number): void {
+    clearTimeout(this.#timer);
+    this.#at = Number.POSITIVE_INFINITY;
+    this.within(milliseconds);
+  }
+
   /** No call comes any more. */
   clear(): void {
     this.#cleared = true;

@@ -44,6 +44,11 @@ export class WokenTask<Result> {
     this.#ask.within(milliseconds);
   }
 
+  /** Asks for a run in this many milliseconds, in place of one that was asked for before. */
+  next(milliseconds: number): void {
+    this.#ask.reset(milliseconds);
+  }
+
   /** Resolves with the first run that began after this call. */
   run(): Promise<Result> {
     return this.#flight.run();

@@ -12,7 +12,7 @@ export type Reply =
 export type Params = Record<string, unknown>;
 
 export interface ScriptedServer extends HttpServer {
-  requests: { method: string; params: Params }[];
+  requests: { method: string; params: Params; id: unknown }[];
   /** Sends a message on every open listen stream. */
   send(message: Record<string, unknown>): void;
 }
@@ -41,7 +41,7 @@ export async function startScriptedServer(script: {
       method,
       params = {},
     } = JSON.parse(await bodyOf(request)) as { id?: unknown; method: string; params?: Params };
-    requests.push({ method, params });
+    requests.push({ method, params, id });
     if (id === undefined) return void response.writeHead(202).end();
     if (method === "subscriptions/listen") {
       const asked = params["notifications"] as Params;
