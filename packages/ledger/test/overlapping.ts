@@ -7,7 +7,7 @@ import { lineageAreasOver, type WholeLedger } from "./whole-ledger.js";
 /** Every area, over the one connection of a transaction. */
 export type Areas = Awaited<ReturnType<typeof areasOn>>;
 
-async function areasOn(connection: Parameters<typeof queryableInSchema>[0], schema: string) {
+export async function areasOn(connection: Parameters<typeof queryableInSchema>[0], schema: string) {
   return {
     /** Statements name the schema `fenceline`. */
     sql: queryableInSchema(connection, schema).query,
@@ -61,6 +61,6 @@ export async function overlapping<First, Second>(
     { timeout: 10_000, interval: 10 },
   );
   commit();
-  await held;
-  return [answer, await other, waits];
+  const [, otherAnswer] = await Promise.all([held, other]);
+  return [answer, otherAnswer, waits];
 }

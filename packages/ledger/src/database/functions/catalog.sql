@@ -193,7 +193,8 @@ begin
   select * into v_gone from fenceline.absent_from_scan(p_scope, p_second, false);
   -- A list_changed comes before, and is seen, or waits and has the last word on when the next review is.
   perform fenceline.fence_shared(p_scope);
-  select * into strict v_scope from fenceline.policy_scope c where c.scope_id = p_scope for no key update;
+  perform fenceline.fence_catalogue_exclusive(p_scope);
+  select * into strict v_scope from fenceline.policy_scope c where c.scope_id = p_scope;
   -- Whose entries are not forgotten before it is the catalogue's, nor then.
   perform 1 from fenceline.scan x
   where x.scan_id in (p_first, p_second) and x.scope_id = p_scope order by x.scan_id for no key update;
@@ -233,10 +234,14 @@ create or replace function fenceline.finish_unsettled(
   p_scope int, p_generation bigint, p_first bigint, p_second bigint, p_attempts int, p_review_ms bigint
 ) returns text language plpgsql volatile as $$
 declare
-  v_outcome text := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, false);
-  v_now timestamptz := fenceline.now();
+  v_outcome text;
+  v_now timestamptz;
 begin
+  perform fenceline.fence_shared(p_scope);
+  perform fenceline.fence_catalogue_exclusive(p_scope);
+  v_outcome := fenceline.compare_scans(p_scope, p_generation, p_first, p_second, false);
   if v_outcome <> 'agreed' then return v_outcome; end if;
+  v_now := fenceline.now();
   update fenceline.scan set verdict = 'UNSETTLED', attempts = p_attempts where scan_id in (p_first, p_second) and verdict is null;
   update fenceline.policy_scope
   set catalog_verdict = 'UNSETTLED', next_review_at = v_now + fenceline.milliseconds(p_review_ms) where scope_id = p_scope;

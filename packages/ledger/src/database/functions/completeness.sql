@@ -56,7 +56,7 @@ begin
   -- Before the fence, as in finish_publication.
   select * into v_gone from fenceline.absent_from_scan(p_scope, p_scan, true);
   perform fenceline.fence_shared(p_scope);
-  perform 1 from fenceline.policy_scope c where c.scope_id = p_scope for no key update;
+  perform fenceline.fence_catalogue_exclusive(p_scope);
   objection := fenceline.snapshot_objection(p_scope, p_generation, p_scan, p_set_digest, p_mark);
   if objection is not null then return; end if;
   known := v_gone.known;
@@ -82,7 +82,7 @@ create or replace function fenceline.batch_objection(
   p_scope int, p_generation bigint, p_scan bigint, p_set_digest bytea, p_mark text
 ) returns text language plpgsql volatile as $$
 begin
-  perform 1 from fenceline.policy_scope c where c.scope_id = p_scope for share;
+  perform fenceline.fence_catalogue_shared(p_scope);
   return coalesce(
     fenceline.snapshot_objection(p_scope, p_generation, p_scan, p_set_digest, p_mark),
     (select 'held' from fenceline.scan x where x.scan_id = p_scan and not x.absence_allowed));

@@ -114,12 +114,14 @@ create or replace function fenceline.record_derived(
 language plpgsql volatile set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
-  v_audiences bigint[] := array(
-    select case when a.name is not null then fenceline.ensure_subject(a.name) end
-    from unnest(p_audiences) with ordinality a (name, position) order by a.position);
+  v_audiences bigint[];
   v_outcomes text[];
   v_groups bigint[];
 begin
+  perform fenceline.ensure_subjects(p_audiences);
+  v_audiences := array(
+    select s.subject_id from unnest(p_audiences) with ordinality a (name, position)
+    left join fenceline.subject s on s.name = a.name order by a.position);
   perform fenceline.fence_roots(p_root_subscriptions, array(
     select v_audiences[r.of] from unnest(p_root_of) with ordinality r (of, position) order by r.position));
   perform 1 from fenceline.subscription s

@@ -1,7 +1,8 @@
 -- The scope fence (P2): an advisory transaction lock on a policy scope. Shared for discover, issue, accept, confirm and grant;
 -- exclusive for revoke, lift, takeover and stream break. Whoever takes it decides in the *next* statement, which
--- sees everything that committed before. Order of all locks: subject → scopes by id → revocation → session → resource →
--- subscription by id → entry group by id → edge → version by id and ordinal → outbox.
+-- sees everything that committed before. Order of all locks: subject → scopes by id → catalogue → revocation → session → resource →
+-- subscription by id → entry group by id → edge → version by id and ordinal → outbox by id and index → the scope's own row.
+-- Many rows of one kind are locked in order before they are updated or deleted: an update comes to them as they lie.
 --
 -- The first key carries the schema's name: ledgers in one database have fences of their own.
 
@@ -41,6 +42,19 @@ create or replace function fenceline.fence_subject_exclusive(p_subject bigint) r
 begin
   perform fenceline.require_read_committed();
   perform pg_advisory_xact_lock(hashtext('fenceline.subject'), (p_subject % 2147483647)::int);
+end $$;
+
+-- Taken shared by who works by a scope's catalogue, and exclusively by who changes it or calls it out of date; after the scope fence.
+-- Not the scope's own row: what suspends or resumes a scope comes to that with its subscriptions held, and who works by the
+-- catalogue comes to those.
+create or replace function fenceline.fence_catalogue_shared(p_scope int) returns void language plpgsql volatile as $$
+begin
+  perform pg_advisory_xact_lock_shared(hashtext('fenceline.catalogue'), p_scope);
+end $$;
+
+create or replace function fenceline.fence_catalogue_exclusive(p_scope int) returns void language plpgsql volatile as $$
+begin
+  perform pg_advisory_xact_lock(hashtext('fenceline.catalogue'), p_scope);
 end $$;
 
 -- Whether a standing revocation of the subject covers what has these deny hashes. The hash decides alone: two texts that

@@ -25,7 +25,7 @@ declare
   v_audiences bigint[];
   v_added int;
 begin
-  perform fenceline.ensure_subject(n.name) from (select distinct unnest(p_readers || p_audiences) as name order by 1) n;
+  perform fenceline.ensure_subjects(p_readers || p_audiences);
   select array_agg(r.subject_id order by g.position), array_agg(a.subject_id order by g.position)
   into v_readers, v_audiences
   from unnest(p_readers, p_audiences) with ordinality g (reader, audience, position)
@@ -74,8 +74,10 @@ language plpgsql volatile as $$
 declare
   v_subjects bigint[];
 begin
+  -- One process after the other: each withdraws what the other adds, and would wait for it.
+  perform 1 from fenceline.source s where s.source_id = p_source for no key update;
   -- Every fence before any change, and in one order: those of what is withdrawn as well.
-  perform fenceline.ensure_subject(n.name) from (select distinct unnest(p_readers || p_audiences) as name order by 1) n;
+  perform fenceline.ensure_subjects(p_readers || p_audiences);
   v_subjects := array(
     select g.reader_id from fenceline.access_grant g where g.source_id = p_source and g.origin = 'config'
     union

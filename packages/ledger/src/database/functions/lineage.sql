@@ -171,10 +171,15 @@ end $$;
 -- Keys that a store assigned by itself, so that a purge finds the entries.
 --   p_numbers, p_keys  entry numbers and keys, pairwise
 create or replace function fenceline.record_store_keys(p_numbers bigint[], p_keys text[]) returns void
-language sql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
+begin
+  -- A purge deletes the rows of a writer that is late, and holds their groups.
+  perform 1 from fenceline.entry_group g
+    where g.group_id = any (array(select e.group_id from fenceline.entry e where e.entry_number = any (p_numbers)))
+    order by g.group_id for no key update;
   update fenceline.entry e set store_key = k.store_key
-  from unnest(p_numbers, p_keys) k (entry_number, store_key) where e.entry_number = k.entry_number
-$$;
+  from unnest(p_numbers, p_keys) k (entry_number, store_key) where e.entry_number = k.entry_number;
+end $$;
 
 -- Gives up intents; the purge path removes whatever reached the store. Groups that are no longer INTENT stay as they are.
 --   p_groups  group ids

@@ -85,10 +85,12 @@ begin
     where p.session_generation > 0 or exists (select 1 from fenceline.subscription s where s.scope_id = p.scope_id)
     order by p.scope_id);
   perform fenceline.fence_exclusive(s.scope_id) from unnest(v_scopes) s (scope_id);
-  -- What works without a fence (the batches of revocations, the purge) ends first, and is waited for in the order of all locks.
+  -- What works without a fence (the batches of revocations, the purge, repairs, claims) ends first, and is waited for in the order of all locks.
   perform 1 from fenceline.revocation r order by r.revocation_id for no key update;
   perform 1 from fenceline.session x where x.ended_at is null order by x.session_id for no key update;
+  perform 1 from fenceline.subscription s order by s.subscription_id for no key update;
   perform 1 from fenceline.entry_group g where g.claim_token is not null order by g.group_id for no key update;
+  perform 1 from fenceline.outbox o where o.claim_token is not null order by o.subscription_id, o.index_id for no key update;
   v_now := fenceline.now();
   perform fenceline.leave_lost_sessions(v_scopes, v_now);
   v_reads := fenceline.lose_reads(v_now);

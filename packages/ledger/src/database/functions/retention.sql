@@ -5,6 +5,8 @@
 -- (F4); of each subscription its newest receipt, its last transition, its last close, and its last deletion while it is hidden
 -- by it; receipts of a revocation that stands, and of restores; the newest receipt of all, the ledger's position.
 --
+-- Several processes may be at it beside everything else: what another one holds is left to the next run.
+--
 -- Each function takes p_before, the age, and p_limit, how many rows to look at, and where to go on. Result: how many were deleted,
 -- and the place to go on after, the last row of a full page; null: there are no more.
 
@@ -87,13 +89,17 @@ begin
     select r.subscription_id, r.ordinal from fenceline.read r
     where (r.subscription_id, r.ordinal) > (p_subscription, p_ordinal)
     order by r.subscription_id, r.ordinal limit p_limit) c;
-  delete from fenceline.read r
-  using unnest(v_subscriptions, v_ordinals) c (subscription_id, ordinal), fenceline.subscription s
-  where r.subscription_id = c.subscription_id and r.ordinal = c.ordinal and s.subscription_id = r.subscription_id
-    and r.issued_at < p_before
-    and (r.ordinal < s.accepted_ordinal or r.settled_as is not null and r.ordinal < s.issued_ordinal)
-    and not exists (
-      select 1 from fenceline.resource_version v where v.subscription_id = r.subscription_id and v.ordinal = r.ordinal);
+  with old as materialized (
+    select r.subscription_id, r.ordinal
+    from fenceline.read r
+    join unnest(v_subscriptions, v_ordinals) c (subscription_id, ordinal) using (subscription_id, ordinal)
+    join fenceline.subscription s using (subscription_id)
+    where r.issued_at < p_before
+      and (r.ordinal < s.accepted_ordinal or r.settled_as is not null and r.ordinal < s.issued_ordinal)
+      and not exists (
+        select 1 from fenceline.resource_version v where v.subscription_id = r.subscription_id and v.ordinal = r.ordinal)
+    for update of r skip locked)
+  delete from fenceline.read r using old o where r.subscription_id = o.subscription_id and r.ordinal = o.ordinal;
   get diagnostics deleted = row_count;
   place := v_subscriptions[p_limit] || '.' || v_ordinals[p_limit];
 end $$;
@@ -115,11 +121,12 @@ begin
     select v.subscription_id, v.ordinal from fenceline.resource_version v
     where (v.subscription_id, v.ordinal) > (p_subscription, p_ordinal)
     order by v.subscription_id, v.ordinal limit p_limit) c;
-  with gone as (
-    delete from fenceline.resource_version v
-    using unnest(v_subscriptions, v_ordinals) c (subscription_id, ordinal), fenceline.subscription s
-    where v.subscription_id = c.subscription_id and v.ordinal = c.ordinal and s.subscription_id = v.subscription_id
-      and v.ordinal is distinct from s.version_ordinal and v.accepted_at < p_before
+  with old as materialized (
+    select v.subscription_id, v.ordinal
+    from fenceline.resource_version v
+    join unnest(v_subscriptions, v_ordinals) c (subscription_id, ordinal) using (subscription_id, ordinal)
+    join fenceline.subscription s using (subscription_id)
+    where v.ordinal is distinct from s.version_ordinal and v.accepted_at < p_before
       and exists (
         select 1 from fenceline.resource_version n
         where n.subscription_id = v.subscription_id and n.ordinal > v.ordinal and n.accepted_at < p_before)
@@ -129,6 +136,10 @@ begin
       and not exists (
         select 1 from fenceline.outbox o
         where o.subscription_id = v.subscription_id and v.ordinal in (o.ordinal, o.confirmed_ordinal))
+    for update of v skip locked),
+  gone as (
+    delete from fenceline.resource_version v using old o
+    where v.subscription_id = o.subscription_id and v.ordinal = o.ordinal
     returning v.subscription_id, v.ordinal),
   bodies as (
     delete from fenceline.body b using gone g where b.subscription_id = g.subscription_id and b.ordinal = g.ordinal),
@@ -148,6 +159,8 @@ declare
   v_page bigint[];
   v_gone bigint[];
 begin
+  -- Receipts go by themselves as well: of both at once each deletes, in its own order, what links them.
+  perform pg_advisory_xact_lock(hashtext('fenceline.purge_receipt_group'), 0);
   v_page := array(
     select g.group_id from fenceline.entry_group g where g.group_id > p_group order by g.group_id limit p_limit);
   v_gone := array(
@@ -157,7 +170,7 @@ begin
       and not exists (select 1 from fenceline.entry e where e.group_id = g.group_id)
       and not exists (select 1 from fenceline.export x where x.group_id = g.group_id)
       and not exists (select 1 from fenceline.group_parent n where n.parent_group = g.group_id)
-    order by g.group_id for update);
+    order by g.group_id for update skip locked);
   delete from fenceline.group_root where group_id = any (v_gone);
   delete from fenceline.group_parent where group_id = any (v_gone);
   delete from fenceline.purged_entry where group_id = any (v_gone);
@@ -212,7 +225,7 @@ begin
         where s.scope_id = x.scope_id and r.session_generation = x.generation)
       and not exists (
         select 1 from fenceline.scan n where n.scope_id = x.scope_id and n.session_generation = x.generation)
-    order by x.session_id limit p_limit);
+    order by x.session_id limit p_limit for update of x skip locked);
   delete from fenceline.capability_receipt where session_id = any (v_sessions);
   delete from fenceline.session where session_id = any (v_sessions);
   deleted := cardinality(v_sessions);
@@ -226,12 +239,14 @@ declare
   v_page bigint[];
   v_gone bigint[];
 begin
+  perform pg_advisory_xact_lock(hashtext('fenceline.purge_receipt_group'), 0);
   v_page := array(
     select r.purge_receipt_id from fenceline.purge_receipt r
     where r.purge_receipt_id > p_receipt order by r.purge_receipt_id limit p_limit);
   v_gone := array(
     select r.purge_receipt_id from fenceline.purge_receipt r
-    where r.purge_receipt_id = any (v_page) and r.revocation_id is null and r.absent_at < p_before);
+    where r.purge_receipt_id = any (v_page) and r.revocation_id is null and r.absent_at < p_before
+    for update skip locked);
   delete from fenceline.purge_receipt_group where purge_receipt_id = any (v_gone);
   delete from fenceline.purge_receipt where purge_receipt_id = any (v_gone);
   deleted := cardinality(v_gone);
@@ -249,7 +264,11 @@ begin
     select e.export_id from fenceline.export e where e.export_id > p_export order by e.export_id limit p_limit);
   v_gone := array(
     select e.export_id from fenceline.export e
-    where e.export_id = any (v_page) and e.acknowledged_at < p_before
+    where e.export_id = any (v_page) and e.acknowledged_at < p_before for update skip locked);
+  -- In the next statement, which sees a batch of a revocation that listed one and committed before it was free.
+  v_gone := array(
+    select e.export_id from fenceline.export e
+    where e.export_id = any (v_gone)
       and not exists (
         select 1 from fenceline.revocation_export x join fenceline.revocation v using (revocation_id)
         where x.export_id = e.export_id and v.state in ('EFFECTIVE', 'COMPLETE_EXCEPT_EXPORTS')));

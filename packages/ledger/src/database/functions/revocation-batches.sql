@@ -189,6 +189,8 @@ begin
   perform fenceline.mark_edges(v.revocation_id, v_whole, v_partly, p_resources);
   -- After the groups, as the purge does; before them each waited for the other.
   perform fenceline.forget_digests(v_whole || v_partly);
+  perform 1 from fenceline.outbox o
+    where o.subscription_id = any (v_whole) and o.pending order by o.subscription_id, o.index_id for no key update;
   update fenceline.outbox set pending = false, claim_token = null, claim_until = null
   where subscription_id = any (v_whole) and pending;
 end $$;

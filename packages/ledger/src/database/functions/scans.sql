@@ -304,7 +304,8 @@ declare
 begin
   perform fenceline.fence_shared(p_scope);
   if not fenceline.session_stands(p_scope, p_generation) then return 'session_lost'; end if;
-  select * into strict v_scope from fenceline.policy_scope where scope_id = p_scope for no key update;
+  perform fenceline.fence_catalogue_exclusive(p_scope);
+  select * into strict v_scope from fenceline.policy_scope where scope_id = p_scope;
   v_now := fenceline.now();
   update fenceline.policy_scope set list_changed_number = list_changed_number + 1, next_review_at = least(next_review_at, v_now)
   where scope_id = p_scope;

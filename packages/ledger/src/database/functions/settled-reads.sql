@@ -119,6 +119,9 @@ begin
   where subscription_id = any (p_subscriptions) and state in ('PENDING', 'CURRENT');
   update fenceline.entry_group g set purge_due = true
   where g.group_id = any (v_groups) and not g.purge_due and fenceline.is_group_dead(g.group_id);
+  perform fenceline.forget_digests(p_subscriptions);
+  perform 1 from fenceline.outbox o
+    where o.subscription_id = any (p_subscriptions) order by o.subscription_id, o.index_id for no key update;
   update fenceline.outbox o
   set pending = false, ordinal = greatest(o.ordinal, s.accepted_ordinal), confirmed_ordinal = greatest(o.confirmed_ordinal, s.accepted_ordinal)
   from fenceline.subscription s where s.subscription_id = any (p_subscriptions) and o.subscription_id = s.subscription_id;
@@ -132,7 +135,6 @@ begin
   where exists (
     select 1 from taken p where p.subscription_id = t.subscription_id and p.ordinal = t.ordinal and p.part_id <> s.resource_id)
   on conflict do nothing;
-  perform fenceline.forget_digests(p_subscriptions);
   with gone as (
     update fenceline.subscription
     set hidden_because = 'tombstoned', version_ordinal = null, digest = null, due_at = null

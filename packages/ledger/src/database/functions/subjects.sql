@@ -12,6 +12,13 @@ begin
   return v_subject;
 end $$;
 
+-- Subjects by their names, in one order: of two calls that create the same ones in different orders each would wait for the other.
+create or replace function fenceline.ensure_subjects(p_names text[]) returns void language plpgsql volatile as $$
+begin
+  perform fenceline.ensure_subject(n.name)
+  from (select distinct i.name from unnest(p_names) i (name) where i.name is not null order by 1) n;
+end $$;
+
 -- The policy scope of a source under a subject. A new one takes in the revocations of every source that stand for the subject:
 -- without the subject's fence one that commits at the same time would be counted by neither side.
 create or replace function fenceline.ensure_policy_scope(p_source int, p_subject bigint) returns int language plpgsql volatile as $$
