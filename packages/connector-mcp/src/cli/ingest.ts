@@ -52,8 +52,8 @@ function documentOf(source: SourceStats) {
   return { ...source, problems: source.problems.map(({ uri, code, message }) => ({ uri, code, message })) };
 }
 
-/** Worth saying, and no failure: a resource that is gone, and content without text or that the guard refused. */
-const remarks = new Set(["read_not_found", "left_out"]);
+/** Worth saying, and no failure: a resource that is gone, content without text or that the guard refused, what of a list is not valid. */
+const remarks = new Set(["read_not_found", "left_out", "list_malformed"]);
 
 /** A source whose catalogue could not be had, or with resources that could not be read, is not complete. */
 function isComplete(source: SourceStats): boolean {

@@ -3,14 +3,11 @@
  * compares them; here is only the walking, the trying again, and the reason when it comes to nothing.
  */
 import { defaultScanBudgets, type PublishResult, type RecordedPage } from "@fenceline/ledger";
-import type { ListFault } from "../mcp/lenient-answers.js";
 import { type ScanEnd, scanPages } from "../mcp/resource-scan.js";
-import { storableText } from "../storable-text.js";
 import { Backoff, pause } from "./backoff.js";
 import type { SourceContext } from "./source-context.js";
+import { WalkFaults } from "./walk-faults.js";
 import type { SourceProblem } from "./worker-pool-options.js";
-
-const MAX_SHOWN_URI = 200;
 
 export type CatalogOutcome =
   | Extract<PublishResult, { outcome: "published" }>
@@ -21,8 +18,24 @@ export type CatalogOutcome =
 
 type ScanResult = { readonly scanId: number } | Extract<CatalogOutcome, { outcome: "unknown" | "session_lost" }>;
 
+export type CatalogWalk = CatalogOutcome & {
+  /** What was not valid in the last walk, as far as it came. */
+  readonly faults: readonly SourceProblem[];
+};
+
 /** Walks the source's list until two scans agree, or `scanAttempts` pairs did not. */
-export async function reconcileCatalog(context: SourceContext): Promise<CatalogOutcome> {
+export async function reconcileCatalog(source: SourceContext): Promise<CatalogWalk> {
+  const context: WalkContext = { ...source, faults: new WalkFaults() };
+  const outcome = await reconcile(context);
+  return { ...outcome, faults: context.faults.problems };
+}
+
+/** With what the last walk has found so far. */
+interface WalkContext extends SourceContext {
+  faults: WalkFaults;
+}
+
+async function reconcile(context: WalkContext): Promise<CatalogOutcome> {
   const { ledger, lease, settings, signal } = context;
   const backoff = new Backoff({ minMs: 100, maxMs: 5_000 });
   let first: number | undefined;
@@ -59,7 +72,7 @@ export async function reconcileCatalog(context: SourceContext): Promise<CatalogO
 }
 
 async function scanPair(
-  context: SourceContext,
+  context: WalkContext,
   known: number | undefined,
 ): Promise<{ first: number; second: number } | Exclude<ScanResult, { scanId: number }>> {
   const first = known === undefined ? await scanOnce(context) : { scanId: known };
@@ -68,8 +81,9 @@ async function scanPair(
   return "outcome" in second ? second : { first: first.scanId, second: second.scanId };
 }
 
-async function scanOnce(context: SourceContext): Promise<ScanResult> {
+async function scanOnce(context: WalkContext): Promise<ScanResult> {
   const { ledger, lease } = context;
+  context.faults = new WalkFaults();
   const begun = await ledger.beginScan(lease.session);
   if (begun === "session_lost") return { outcome: "session_lost" };
   if (begun === "no_resources_capability") {
@@ -91,7 +105,7 @@ async function scanOnce(context: SourceContext): Promise<ScanResult> {
 
 /** How the listing ended, or why the ledger took no further page. */
 async function recordPages(
-  { ledger, lease, connection, signal, onProgress, counts }: SourceContext,
+  { ledger, lease, connection, signal, onProgress, faults }: WalkContext,
   scanId: number,
 ): Promise<ScanEnd | Exclude<RecordedPage, "recorded">> {
   const pages = scanPages(connection, { kind: "resources", budgets: defaultScanBudgets, signal });
@@ -100,8 +114,7 @@ async function recordPages(
     if (step.done) return step.value;
     const recorded = await ledger.recordScanPage(lease.session, scanId, step.value);
     if (recorded !== "recorded") return recorded;
-    for (const { uri } of step.value.refused) counts.problem(refusedEntry(uri));
-    for (const fault of step.value.faults) counts.problem(malformedEntry(fault));
+    faults.addPage(step.value);
     entries += step.value.entries.length;
     onProgress({ phase: "scan", done: entries, total: entries });
   }
@@ -110,18 +123,6 @@ async function recordPages(
 function stoppedByLedger(stop: Exclude<RecordedPage, "recorded">): ScanResult {
   if (stop === "session_lost" || stop === "scan_ended") return { outcome: "session_lost" };
   return { outcome: "unknown", reason: stop, message: `the ledger ended the scan: ${stop}` };
-}
-
-/** It cannot be asked for by a URI the ledger does not take; the rest of its page is as good as any. */
-function refusedEntry(uri: string): SourceProblem {
-  const shown = storableText(uri.slice(0, MAX_SHOWN_URI));
-  return { uri: shown, code: "uri_refused", message: "Listed under a URI that is empty, too long or no valid text." };
-}
-
-/** The entry is listed all the same wherever its URI can be read. */
-function malformedEntry({ uri, message }: ListFault): SourceProblem {
-  const code = "list_malformed";
-  return uri === undefined ? { code, message } : { uri: storableText(uri.slice(0, MAX_SHOWN_URI)), code, message };
 }
 
 /** Trying again at once would bring the same answer: of a list that never ends, after a hundred thousand pages. */

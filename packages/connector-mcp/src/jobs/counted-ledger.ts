@@ -7,8 +7,11 @@ export type CountsOf = (source: string, reader: string) => SourceCounts | undefi
 export interface IndexCounting {
   /** The ledger, for an index: every call goes through. */
   readonly ledger: Ledger;
-  /** Attributes what a run says about a URI to those sources it was claimed for, and forgets the claims. */
-  attribute(problems: readonly { readonly uri: string; readonly code: string; readonly message: string }[]): void;
+  /** Attributes what a run of an index says about a URI to those sources it was claimed for, and forgets the claims. */
+  attribute(
+    index: string,
+    problems: readonly { readonly uri: string; readonly code: string; readonly message: string }[],
+  ): void;
 }
 
 /**
@@ -22,15 +25,25 @@ export function countingLedger(
   countsOf: CountsOf,
   onConfirmed: (done: number, total: number) => void,
 ): IndexCounting {
-  const claimedBy = new Map<string, Set<SourceCounts>>();
+  const idByName = new Map<string, number>();
+  /** URIs that were claimed for each, by the id of the index. */
+  const claimedBy = new Map<number, Map<SourceCounts, Set<string>>>();
   let claimed = 0;
   let confirmed = 0;
 
-  const claimIndexWork: Ledger["claimIndexWork"] = async (...request) => {
-    const works = await ledger.claimIndexWork(...request);
+  const registerIndex: Ledger["registerIndex"] = async (index) => {
+    const ref = await ledger.registerIndex(index);
+    idByName.set(index.name, ref.indexId);
+    return ref;
+  };
+
+  const claimIndexWork: Ledger["claimIndexWork"] = async (index, page) => {
+    const works = await ledger.claimIndexWork(index, page);
+    const claims = claimedBy.get(index.indexId) ?? new Map<SourceCounts, Set<string>>();
+    claimedBy.set(index.indexId, claims);
     for (const { uri, source, reader } of works) {
       const counts = countsOf(source, reader);
-      if (counts) claimedBy.set(uri, (claimedBy.get(uri) ?? new Set()).add(counts));
+      if (counts) claims.set(counts, (claims.get(counts) ?? new Set()).add(uri));
     }
     claimed += works.length;
     if (works.length > 0) onConfirmed(confirmed, claimed);
@@ -53,7 +66,7 @@ export function countingLedger(
     return outcomes;
   };
 
-  const counted: Partial<Ledger> = { claimIndexWork, confirmVersions };
+  const counted: Partial<Ledger> = { registerIndex, claimIndexWork, confirmVersions };
   return {
     ledger: new Proxy(ledger, {
       get(target, name) {
@@ -61,11 +74,17 @@ export function countingLedger(
         return typeof own === "function" ? own.bind(target) : own;
       },
     }),
-    attribute(problems) {
-      for (const problem of problems) {
-        for (const counts of claimedBy.get(problem.uri) ?? []) counts.problem(problem);
+    attribute(index, problems) {
+      const id = idByName.get(index);
+      if (id === undefined) return;
+      for (const [counts, uris] of claimedBy.get(id) ?? []) {
+        counts.passedIndex(
+          index,
+          uris,
+          problems.filter(({ uri }) => uris.has(uri)),
+        );
       }
-      claimedBy.clear();
+      claimedBy.delete(id);
     },
   };
 }

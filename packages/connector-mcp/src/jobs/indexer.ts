@@ -73,7 +73,7 @@ export class Indexer {
     try {
       const opened = await index.open();
       const { problems, ...end } = await opened.indexDue({ signal: this.options.signal });
-      counting.attribute(problems);
+      counting.attribute(index.name, problems);
       if (end.versions + end.failed > 0) this.options.logger.info({ index: index.name, ...end }, "indexed");
       return this.#note(index.name, end);
     } catch (error) {

@@ -1,7 +1,6 @@
 import type { AcceptOutcome, LedgerStatus } from "@fenceline/ledger";
+import { StandingProblems } from "./standing-problems.js";
 import type { SourceProblem, SourceStats } from "./worker-pool-options.js";
-
-const KEPT_PROBLEMS = 100;
 
 type Mutable<T> = { -readonly [Key in keyof T]: T[Key] };
 
@@ -20,8 +19,7 @@ const COUNTED_AS: Record<AcceptOutcome, "accepted" | "unchanged" | "refused"> = 
 export class SourceCounts {
   readonly #reads: Mutable<SourceStats["reads"]> = { issued: 0, accepted: 0, unchanged: 0, refused: 0, failed: 0 };
   readonly #entries: Mutable<SourceStats["entries"]> = { written: 0, reused: 0, removed: 0 };
-  /** By URI and code, so that a resource that fails every minute is one problem. */
-  readonly #problems = new Map<string, SourceProblem>();
+  readonly #problems = new StandingProblems();
   era: SourceStats["era"];
   pushed = 0;
   polled = 0;
@@ -38,12 +36,24 @@ export class SourceCounts {
 
   answered(uri: string, outcome: AcceptOutcome): void {
     this.#reads[COUNTED_AS[outcome]] += 1;
-    this.resolved(uri);
+    this.#problems.resolve("read", uri);
   }
 
   failed(problem: SourceProblem): void {
     this.#reads.failed += 1;
-    this.problem(problem);
+    this.#problems.add("read", problem);
+  }
+
+  /**
+   * A discovery ended.
+   *
+   * @param scan why it came to nothing, or what is to be said of its catalogue
+   * @param list what of the list was not valid; where the list did not end, of as much of it as came
+   */
+  discovered(end: { scan?: SourceProblem; list: readonly SourceProblem[]; listEnded: boolean }): void {
+    this.#problems.replace("scan", end.scan ? [end.scan] : []);
+    if (end.listEnded) this.#problems.replace("list", end.list);
+    else for (const problem of end.list) this.#problems.add("list", problem);
   }
 
   indexed(entries: { readonly written: number; readonly reused: number; readonly removed: number }): void {
@@ -52,18 +62,20 @@ export class SourceCounts {
     this.#entries.removed += entries.removed;
   }
 
-  problem(problem: SourceProblem): void {
-    const key = `${problem.uri ?? ""} ${problem.code}`;
-    this.#problems.delete(key);
-    this.#problems.set(key, problem);
-    const [oldest] = this.#problems.keys();
-    if (this.#problems.size > KEPT_PROBLEMS && oldest !== undefined) this.#problems.delete(oldest);
+  /** These versions passed an index; what it left out of them, or of some. */
+  passedIndex(index: string, uris: Iterable<string>, problems: readonly SourceProblem[]): void {
+    for (const uri of uris) this.#problems.resolve(`index ${index}`, uri);
+    for (const problem of problems) this.#problems.add(`index ${index}`, problem);
   }
 
-  /** Whatever kept this resource (or, without a URI, the source) from being read is over. */
-  resolved(uri?: string): void {
-    if (this.#problems.size === 0) return;
-    for (const [key, problem] of this.#problems) if (problem.uri === uri) this.#problems.delete(key);
+  /** What keeps the source as a whole from being used. */
+  problem(problem: SourceProblem): void {
+    this.#problems.add("source", problem);
+  }
+
+  /** The source can be used. */
+  resolved(): void {
+    this.#problems.resolve("source");
   }
 
   /** What the ledger knows of a source that another process holds. */
@@ -84,7 +96,7 @@ export class SourceCounts {
       scan: this.scan,
       reads: { ...this.#reads },
       entries: { ...this.#entries },
-      problems: [...this.#problems.values()],
+      problems: this.#problems.all,
     };
   }
 }

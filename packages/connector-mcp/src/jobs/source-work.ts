@@ -3,7 +3,7 @@
  * again. Wakes go through the queue, so that they show there; the reading itself stays with the holder of the session.
  */
 import { connectorError } from "../errors.js";
-import { type CatalogOutcome, reconcileCatalog } from "./catalog-walk.js";
+import { type CatalogOutcome, type CatalogWalk, reconcileCatalog } from "./catalog-walk.js";
 import { DiscoveryPace } from "./discovery-pace.js";
 import { problemOf } from "./problem.js";
 import { type DrainEnd, ReadDrain } from "./read-drain.js";
@@ -121,8 +121,8 @@ export class SourceWork {
   }
 
   async #discover(): Promise<CatalogOutcome["outcome"]> {
-    const { ledger, lease, counts, logger, signal } = this.context;
-    let outcome: CatalogOutcome;
+    const { ledger, lease, signal } = this.context;
+    let outcome: CatalogWalk;
     this.#pace.begun();
     try {
       outcome = await reconcileCatalog(this.context);
@@ -131,9 +131,9 @@ export class SourceWork {
       if (unauthorized) await ledger.suspendScope(lease.session, "listing was answered 401");
       if (outcome.outcome !== "session_lost" && outcome.outcome !== "unknown") await this.#watchNew();
     } catch (error) {
-      counts.problem(problemOf(error));
-      logger.warn(problemOf(error), "discovery failed");
-      outcome = { outcome: "unknown", reason: "failed", message: String(error) };
+      const { code: reason, message } = problemOf(error);
+      outcome = { outcome: "unknown", reason, message, faults: [] };
+      this.#note(outcome);
     }
     this.#pace.ended(cameTo(outcome));
     if (!signal.aborted) await this.#plan(outcome);
@@ -169,27 +169,31 @@ export class SourceWork {
     }
   }
 
-  #note(outcome: CatalogOutcome): void {
+  #note(outcome: CatalogWalk): void {
     const { counts, logger } = this.context;
+    const { faults: list } = outcome;
     switch (outcome.outcome) {
-      case "published":
-        counts.scan = { verdict: outcome.verdict, resources: outcome.resources };
-        counts.resolved();
-        logger.info({ ...outcome }, "catalogue published");
-        if (outcome.held) {
-          const message = `${outcome.vanished} resources vanished at once; their removal is held back until it is confirmed`;
-          counts.problem({ code: "removal_held", message });
-        }
+      case "published": {
+        const { verdict, resources, vanished, held } = outcome;
+        counts.scan = { verdict, resources };
+        logger.info({ verdict, resources, vanished, held, discovered: outcome.discovered }, "catalogue published");
+        const message = `${vanished} resources vanished at once; their removal is held back until it is confirmed`;
+        counts.discovered({ ...(held && { scan: { code: "removal_held", message } }), list, listEnded: true });
         return;
-      case "unsettled":
+      }
+      case "unsettled": {
         counts.scan = { verdict: "UNSETTLED", resources: outcome.resources };
-        counts.problem({ code: "catalog_unsettled", message: "the list changed with every scan" });
+        const scan = { code: "catalog_unsettled", message: "the list changed with every scan" };
+        counts.discovered({ scan, list, listEnded: true });
         return;
-      case "unknown":
+      }
+      case "unknown": {
         counts.scan ??= { verdict: "INCOMPLETE", resources: 0 };
-        counts.problem({ code: `scan_${outcome.reason}`, message: outcome.message });
-        logger.warn({ reason: outcome.reason }, `the list could not be had: ${outcome.message}`);
+        const { reason, message } = outcome;
+        counts.discovered({ scan: { code: `scan_${reason}`, message }, list, listEnded: false });
+        logger.warn({ reason }, `the list could not be had: ${message}`);
         return;
+      }
       case "session_lost":
         return;
       default:

@@ -59,7 +59,10 @@ export interface SourceStats {
     readonly failed: number;
   };
   readonly entries: { readonly written: number; readonly reused: number; readonly removed: number };
-  /** The newest hundred. */
+  /**
+   * What stands: of the source itself, of its last discovery, of the list as it was last walked, of reading, and of each index; at
+   * most a hundred of each.
+   */
   readonly problems: readonly SourceProblem[];
 }
 
