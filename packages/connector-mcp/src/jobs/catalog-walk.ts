@@ -3,8 +3,8 @@
  * compares them; here is only the walking, the trying again, and the reason when it comes to nothing.
  */
 import { defaultScanBudgets, type PublishResult, type RecordedPage } from "@fenceline/ledger";
+import { Backoff, pause } from "../backoff.js";
 import { type ScanEnd, scanPages } from "../mcp/resource-scan.js";
-import { Backoff, pause } from "./backoff.js";
 import type { SourceContext } from "./source-context.js";
 import { WalkFaults } from "./walk-faults.js";
 import type { SourceProblem } from "./worker-pool-options.js";

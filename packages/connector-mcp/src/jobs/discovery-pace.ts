@@ -1,4 +1,4 @@
-import { Backoff } from "./backoff.js";
+import { Backoff } from "../backoff.js";
 
 /** A discovery waits until no `list_changed` came for this long (S9) … */
 const QUIET_MS = 250;

@@ -1,4 +1,4 @@
-import { pause } from "./backoff.js";
+import { pause } from "../backoff.js";
 
 /** A token bucket that holds at most one second's worth. */
 export class RateLimit {

@@ -280,7 +280,7 @@ export class ReadDrain {
   }
 
   async #settle(read: IssuedRead, outcome: Exclude<ReadOutcome, ReadContent>): Promise<void> {
-    const { ledger, lease, counts, logger } = this.context;
+    const { counts, logger } = this.context;
     const { subscriptionId, ordinal, requestId, uri } = read;
     const { message } = outcome;
     const as = SETTLED_AS[outcome.outcome];
@@ -289,8 +289,6 @@ export class ReadDrain {
     counts.failed({ uri, code: `read_${outcome.outcome}`, message });
     if (as === "unauthorized") {
       // The credential, not the resource: every other read would fail the same way (P7).
-      await ledger.suspendScope(lease.session, message);
-      counts.problem({ code: "source_unauthorized", message });
       this.#fail(connectorError("source_unauthorized", message));
     }
   }

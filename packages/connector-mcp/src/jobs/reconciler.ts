@@ -1,6 +1,6 @@
 import type { Ledger, LedgerStatus } from "@fenceline/ledger";
 import type { Logger } from "pino";
-import { pause, withJitter } from "./backoff.js";
+import { pause, withJitter } from "../backoff.js";
 import { problemOf } from "./problem.js";
 
 export interface ReconcilerOptions {

@@ -7,7 +7,7 @@
  * 2. `lost` is aborted exactly once; nothing may be written after it. The ledger refuses it anyway (F1).
  */
 import type { Ledger, Session } from "@fenceline/ledger";
-import { pause } from "./backoff.js";
+import { pause } from "../backoff.js";
 
 export interface LeaseRequest {
   readonly source: string;

@@ -4,15 +4,16 @@
  *
  * Invariants:
  * 1. Nothing is written after the lease is lost: everything that writes shares one signal, and the ledger refuses the rest.
- * 2. One connection at a time. When it ends, what was pushed through it is unverified before another is tried (U4).
+ * 2. One connection at a time, and one in a session: when it ends, the session ends with it, and the next is another
+ *    generation, in which everything is subscribed and read again (U4).
  * 3. Discovery and reading run once each at a time; asked for while they run, they run once more.
  */
-import { FencelineError, type Ledger } from "@fenceline/ledger";
+import type { Ledger } from "@fenceline/ledger";
 import type { Logger } from "pino";
+import { aborted, Backoff, pause } from "../backoff.js";
 import type { ConfiguredSource } from "../config/configured-sources.js";
 import { connectSource, type SourceConnection } from "../mcp/source-connection.js";
 import { storableText } from "../storable-text.js";
-import { aborted, Backoff, pause } from "./backoff.js";
 import { problemOf } from "./problem.js";
 import { SessionLease } from "./session-lease.js";
 import type { SourceContext } from "./source-context.js";
@@ -20,10 +21,20 @@ import { SourceCounts } from "./source-counts.js";
 import { type SourceWakes, SourceWork } from "./source-work.js";
 import type { PoolMode, PoolProgress } from "./worker-pool-options.js";
 
-/** Connections tried under one lease before another process may have a go. */
+/** Connections tried under one lease before another process may have a go; in mode `once` tries altogether. */
 const TRIES_PER_LEASE = 3;
+/** A connection that stood this long was a good one. What ends sooner is tried again after ever longer pauses. */
+const STABLE_AFTER_MS = 30_000;
+/** Between two looks at a session that another process holds and was asked to work (mode `once`). */
+const LOOK_AGAIN_MS = 500;
 /** A standby looks again at least this often, whatever the holder's lease says. */
 const MAX_STANDBY_MS = 30_000;
+
+/**
+ * How a try to be the holder ended. `done`: mode `once` has nothing more to do. `waited`: another process has the session.
+ * `ended`: the connection, the lease or the source failed.
+ */
+type HoldEnd = "done" | "waited" | "ended";
 
 export interface SourceSessionOptions {
   readonly ledger: Ledger;
@@ -48,6 +59,10 @@ export class SourceSession {
   readonly #stop = new AbortController();
   #poked = new AbortController();
   #work: SourceWork | undefined;
+  /** Of the connections, across leases: a server that dies shortly after each start is not started four times a second. */
+  readonly #backoff = new Backoff({ minMs: 250, maxMs: 30_000 });
+  /** Connections tried so far. */
+  #tried = 0;
 
   constructor(private readonly options: SourceSessionOptions) {
     this.counts = new SourceCounts(options.source.name, options.source.reader);
@@ -94,20 +109,21 @@ export class SourceSession {
   }
 
   async #run(): Promise<void> {
-    const backoff = new Backoff({ minMs: 500, maxMs: 10_000 });
+    const { mode, logger } = this.options;
     while (!this.#stop.signal.aborted) {
-      const end = await this.#takeAndHold().catch((error: unknown): "failed" => {
+      const end = await this.#takeAndHold().catch((error: unknown): HoldEnd => {
         this.#problem(error);
-        return "failed";
+        return "ended";
       });
-      if (end === "done") return;
-      if (end === "lost") backoff.reset();
-      await pause(backoff.next(), this.#stop.signal);
+      if (end === "done" || (mode === "once" && this.#tried >= TRIES_PER_LEASE)) return;
+      if (end === "waited" || this.#stop.signal.aborted) continue;
+      const pauseMs = this.#backoff.next();
+      logger.debug({ pauseMs }, "trying again after a pause");
+      await pause(pauseMs, this.#stop.signal);
     }
   }
 
-  /** `done`: mode `once` has nothing more to do. `failed`: the source could not be used. */
-  async #takeAndHold(): Promise<"done" | "lost" | "failed"> {
+  async #takeAndHold(): Promise<HoldEnd> {
     const { ledger, source, owner, mode, logger } = this.options;
     const request = { source: source.name, reader: source.reader, owner, leaseMs: source.settings.leaseMs };
     const taken = await SessionLease.take(ledger, request);
@@ -117,7 +133,7 @@ export class SourceSession {
       this.#markTried();
       const untilFree = taken.expiresAt.getTime() - Date.now();
       await this.#standBy(Math.min(MAX_STANDBY_MS, Math.max(100, untilFree)));
-      return "lost";
+      return "waited";
     }
     const { lease } = taken;
     this.#handedOverAt = undefined;
@@ -129,34 +145,42 @@ export class SourceSession {
     }
   }
 
-  /** Connects, works until the connection ends, and connects again, while the lease stands. */
-  async #hold(lease: SessionLease): Promise<"done" | "lost" | "failed"> {
-    const { mode } = this.options;
+  /** Connects, and works until that connection ends. */
+  async #hold(lease: SessionLease): Promise<HoldEnd> {
     const signal = AbortSignal.any([this.#stop.signal, lease.lost]);
-    const watched = new Map<string, number>();
-    const backoff = new Backoff({ minMs: 250, maxMs: 5_000 });
-    while (!signal.aborted && backoff.failures < TRIES_PER_LEASE) {
-      try {
-        const end = await this.#connectAndWork(lease, watched, signal, () => backoff.reset());
-        if (end === "done") return "done";
-      } catch (error) {
-        if (!signal.aborted) await this.#failed(lease, error);
-      }
-      await pause(backoff.next(), signal);
+    const connection = await this.#connectInTries(lease, signal);
+    if (connection === undefined) return "ended";
+    const connectedAt = performance.now();
+    try {
+      return await this.#workOver(lease, connection, signal);
+    } catch (error) {
+      if (!signal.aborted) this.#problem(error);
+      return "ended";
+    } finally {
+      if (performance.now() - connectedAt >= STABLE_AFTER_MS) this.#backoff.reset();
+      // Before the session ends in the ledger, which takes that for the end of what was being unsubscribed (U9).
+      await connection.close();
     }
-    if (lease.lost.aborted || signal.aborted) return "lost";
-    return mode === "once" ? "done" : "failed";
   }
 
-  async #connectAndWork(
-    lease: SessionLease,
-    watched: Map<string, number>,
-    signal: AbortSignal,
-    onWorking: () => void,
-  ): Promise<"done" | "lost"> {
-    const { ledger, source, logger, mode, wake } = this.options;
+  /** While a source is down, its session is not ended and taken again with each try. */
+  async #connectInTries(lease: SessionLease, signal: AbortSignal): Promise<SourceConnection | undefined> {
     this.#progress({ phase: "connect", done: 0, total: 1 });
-    const connection = await this.#connect(signal);
+    for (let tries = 1; !signal.aborted; tries += 1) {
+      this.#tried += 1;
+      try {
+        return await this.#connect(lease, signal);
+      } catch (error) {
+        if (!signal.aborted) this.#problem(error);
+      }
+      if (tries === TRIES_PER_LEASE) return undefined;
+      await pause(this.#backoff.next(), signal);
+    }
+    return undefined;
+  }
+
+  async #workOver(lease: SessionLease, connection: SourceConnection, signal: AbortSignal): Promise<HoldEnd> {
+    const { ledger, source, logger, mode, wake } = this.options;
     const ended = new AbortController();
     void connection.closed.then(({ reason }) => {
       if (reason !== "local") logger.warn({ reason }, "connection ended");
@@ -172,7 +196,7 @@ export class SourceSession {
       onProgress: (progress) => this.#progress(progress),
       signal: AbortSignal.any([signal, ended.signal]),
     };
-    const work = new SourceWork(context, watched, wake);
+    const work = new SourceWork(context, wake);
     try {
       await ledger.recordCapabilities(lease.session, negotiatedBy(connection));
       this.counts.era = connection.era;
@@ -181,39 +205,45 @@ export class SourceSession {
       logger.info({ era: connection.era, ...connection.capabilities }, "connected");
       if (mode === "once") {
         await work.runOnce();
-        return context.signal.aborted ? "lost" : "done";
+        return context.signal.aborted ? "ended" : "done";
       }
       this.#work = work;
       await work.start();
-      onWorking();
       this.#markTried();
       await aborted(context.signal);
-      return "lost";
+      return "ended";
     } finally {
       this.#work = undefined;
       await work.stop();
-      await connection.close();
     }
   }
 
-  #connect(signal: AbortSignal): Promise<SourceConnection> {
+  #connect(lease: SessionLease, signal: AbortSignal): Promise<SourceConnection> {
     const { source, logger } = this.options;
-    return connectSource(source.endpoint, { signal, onProblem: (problem) => logger.debug(problem) });
+    return connectSource(source.endpoint, {
+      signal,
+      onProblem: (problem) => logger.debug(problem),
+      onUnauthorized: (message) => void this.#suspend(lease, message),
+    });
   }
 
   /**
    * A running worker has this source: it is asked to do what `once` would have done. One that was killed has it too until
    * its lease ends, but renews it no more; then the work is done here.
    */
-  async #leaveTo(holder: { readonly expiresAt: Date }): Promise<"done" | "lost"> {
+  async #leaveTo(holder: { readonly expiresAt: Date }): Promise<HoldEnd> {
     const { ledger, source, logger } = this.options;
-    if (this.#handedOverAt !== undefined) return holder.expiresAt > this.#handedOverAt ? "done" : "lost";
+    if (this.#handedOverAt !== undefined) {
+      if (holder.expiresAt > this.#handedOverAt) return "done";
+      await pause(LOOK_AGAIN_MS, this.#stop.signal);
+      return "waited";
+    }
     this.#handedOverAt = holder.expiresAt;
     logger.info("another worker holds this source and is asked to scan and read it");
     for (const kind of ["discovery", "read"] as const) {
       await ledger.announce({ kind, source: source.name, reader: source.reader });
     }
-    return "lost";
+    return "waited";
   }
 
   /** Waits, unless poked or stopped. */
@@ -222,14 +252,15 @@ export class SourceSession {
     await pause(durationMs, AbortSignal.any([this.#poked.signal, this.#stop.signal]));
   }
 
-  /** A refused credential leaves what was read before unverified; it revokes nothing (P7). */
-  async #failed(lease: SessionLease, error: unknown): Promise<void> {
-    this.#problem(error);
-    if (!(error instanceof FencelineError) || error.code !== "source_unauthorized") return;
-    const { ledger } = this.options;
-    await ledger
-      .suspendScope(lease.session, storableText(error.message))
-      .catch((failure: unknown) => this.#problem(failure));
+  /** A refused credential leaves what was read before unverified; it revokes nothing (P7). Never rejects. */
+  async #suspend(lease: SessionLease, message: string): Promise<void> {
+    this.counts.problem({ code: "source_unauthorized", message });
+    if (!lease.held) return;
+    try {
+      await this.options.ledger.suspendScope(lease.session, storableText(message));
+    } catch (error) {
+      this.#problem(error);
+    }
   }
 
   #problem(error: unknown): void {

@@ -36,12 +36,12 @@ export class SourceWork {
   readonly #draining: WokenTask<DrainEnd>;
   readonly #indexTimer: WakeTimer;
 
+  /** Subscriptions by URI; the ledger names each only once in a session. */
+  readonly #watched = new Map<string, number>();
   #watchNew: () => Promise<void>;
 
-  /** @param watched subscriptions by URI, kept across the connections of one session */
   constructor(
     private readonly context: SourceContext,
-    private readonly watched: Map<string, number>,
     wake: SourceWakes,
   ) {
     this.#indexTimer = new WakeTimer(wake.index);
@@ -50,7 +50,7 @@ export class SourceWork {
     this.#discovering = new WokenTask(wake.discovery, () => this.#discover());
     this.#pace = new DiscoveryPace(context.settings.reviewMs);
     this.#paceTimer = new WakeTimer(() => this.#followListChanged());
-    this.#stream = new SubscriptionStream(context, watched, {
+    this.#stream = new SubscriptionStream(context, this.#watched, {
       onReadsDue: (inMs) => this.#draining.within(inMs),
       onListChanged: () => {
         this.#pace.announced();
@@ -76,7 +76,7 @@ export class SourceWork {
     // What was known before is read also where the list could not be had.
     await this.#putOnTimer();
     // Not what is due: what fails is due again soon, and a source of which some hangs would never be done.
-    if ((await this.#reads.drainUris([...this.watched.keys()])) === "stopped") return;
+    if ((await this.#reads.drainUris([...this.#watched.keys()])) === "stopped") return;
     await this.#reads.drainUris([...this.#reads.failed]);
   }
 
@@ -121,14 +121,12 @@ export class SourceWork {
   }
 
   async #discover(): Promise<CatalogOutcome["outcome"]> {
-    const { ledger, lease, signal } = this.context;
+    const { signal } = this.context;
     let outcome: CatalogWalk;
     this.#pace.begun();
     try {
       outcome = await reconcileCatalog(this.context);
       this.#note(outcome);
-      const unauthorized = outcome.outcome === "unknown" && outcome.reason === "unauthorized";
-      if (unauthorized) await ledger.suspendScope(lease.session, "listing was answered 401");
       if (outcome.outcome !== "session_lost" && outcome.outcome !== "unknown") await this.#watchNew();
     } catch (error) {
       const { code: reason, message } = problemOf(error);
@@ -215,11 +213,11 @@ export class SourceWork {
       const page = await ledger.subscriptionsToOpen(lease.session, { limit: PAGE, ...after });
       const polled = page.map(({ subscriptionId }) => subscriptionId);
       await ledger.activateSubscriptions(lease.session, { shard: 0, pushed: [], polled });
-      for (const { uri, subscriptionId } of page) this.watched.set(uri, subscriptionId);
+      for (const { uri, subscriptionId } of page) this.#watched.set(uri, subscriptionId);
       afterId = polled.at(-1);
       if (page.length < PAGE) break;
     }
-    counts.polled = this.watched.size;
+    counts.polled = this.#watched.size;
   }
 }
 

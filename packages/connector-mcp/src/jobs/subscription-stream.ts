@@ -10,8 +10,8 @@
  * 5. What the ledger closed is unsubscribed at the server, and the ledger is told how that was answered (U7, U9).
  */
 import type { SubscriptionRef } from "@fenceline/ledger";
+import { aborted, Backoff, pause } from "../backoff.js";
 import { openResourceStream, type ResourceStream, type StreamBreak } from "../mcp/resource-stream.js";
-import { aborted, Backoff, pause } from "./backoff.js";
 import { problemOf } from "./problem.js";
 import { SingleFlight } from "./single-flight.js";
 import type { SourceContext } from "./source-context.js";

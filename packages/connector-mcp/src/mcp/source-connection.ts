@@ -23,8 +23,8 @@ export interface SourceCapabilities {
 /**
  * Why a connection ended.
  *
- * `local`: {@link SourceConnection.close} was called. `remote`: the process or its pipe ended. `session_lost`: an answer said
- * that the server does not know the session any more.
+ * `local`: {@link SourceConnection.close} was called. `remote`: the process or its pipe ended, or the stream of notifications does
+ * not open any more. `session_lost`: the server does not know the session any more, or does not answer when it is asked.
  */
 export interface ConnectionEnd {
   reason: "local" | "remote" | "session_lost";
@@ -42,6 +42,10 @@ export interface ConnectOptions {
   onStderr?: (chunk: string) => void;
   /** Problems that belong to no request, for a log. The text is free of the endpoint's secrets. */
   onProblem?: (message: string) => void;
+  /** A credential was refused, whatever was asked for with it (P7). The text is free of the endpoint's secrets. */
+  onUnauthorized?: (message: string) => void;
+  /** Milliseconds without a message after which a process, or a session over HTTP, is asked for a sign of life. Default 60 000. */
+  quietMs?: number;
 }
 
 /** JSON-RPC id of the request that opened a subscription; a server stamps it on what belongs to it (modern era). */

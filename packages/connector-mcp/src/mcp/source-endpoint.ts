@@ -3,6 +3,7 @@ import { connectorError } from "../errors.js";
 import { authorizationOf, type EndpointAuth } from "./endpoint-authorization.js";
 import type { Fetch } from "./http-watch.js";
 import { ServerProcess } from "./server-process.js";
+import { StreamReopening } from "./stream-reopening.js";
 
 /** A tool called once per connection, for servers that must be switched on before they notify. */
 export interface AfterConnectCall {
@@ -81,7 +82,10 @@ export function stdioTransport(
 }
 
 /** @throws {FencelineError} `source_endpoint_invalid` */
-export function httpTransport(endpoint: HttpEndpoint, fetch: Fetch): StreamableHTTPClientTransport {
+export function httpTransport(
+  endpoint: HttpEndpoint,
+  options: { fetch: Fetch; reopening: StreamReopening },
+): StreamableHTTPClientTransport {
   const url = parseUrl(endpoint.url);
   if (url.username !== "" || url.password !== "") {
     // fetch refuses such a URL with a message that repeats it.
@@ -91,7 +95,9 @@ export function httpTransport(endpoint: HttpEndpoint, fetch: Fetch): StreamableH
     );
   }
   return new StreamableHTTPClientTransport(url, {
-    fetch,
+    fetch: options.fetch,
+    reconnectionOptions: StreamReopening.sdkOptions,
+    reconnectionScheduler: options.reopening.schedule,
     requestInit: { headers: validHeaders(endpoint.headers ?? {}) },
     ...(endpoint.auth && { authProvider: authorizationOf(endpoint.auth).provider }),
   });

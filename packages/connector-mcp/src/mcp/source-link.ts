@@ -1,15 +1,21 @@
 import type { FencelineError } from "@fenceline/ledger";
 import {
   Client,
+  type JSONRPCErrorResponse,
   type JSONRPCMessage,
   type PriorDiscovery,
+  ProtocolError,
+  SdkErrorCode,
+  SdkHttpError,
   type StreamableHTTPClientTransport,
   SUBSCRIPTION_ID_META_KEY,
   type SubscriptionFilter,
   type Transport,
   type TransportSendOptions,
+  UnauthorizedError,
 } from "@modelcontextprotocol/client";
 import { type ConnectorErrorCode, connectorError } from "../errors.js";
+import { ChannelProbe } from "./channel-probe.js";
 import { HttpWatch } from "./http-watch.js";
 import { LenientAnswers } from "./lenient-answers.js";
 import type { IgnoredReason } from "./resource-stream.js";
@@ -32,7 +38,8 @@ import {
   type SourceEndpoint,
   stdioTransport,
 } from "./source-endpoint.js";
-import { classifyFailure, describeError, type FailureKind, failureCode } from "./wire-failure.js";
+import { StreamReopening } from "./stream-reopening.js";
+import { classifyFailure, describeError, type FailureKind, failureCode, isDoubtful } from "./wire-failure.js";
 
 const CLIENT_INFO = { name: "fenceline", version: "0.1.0" };
 const DEFAULT_REQUEST_TIMEOUT_MS = 60_000;
@@ -74,6 +81,9 @@ export class SourceLink implements SourceConnection, SourceWire {
   readonly #listeners = new Set<SourceListener>();
   readonly #subscriptionIds = new WeakMap<object, SubscriptionId>();
   readonly #resolveClosed: (end: ConnectionEnd) => void;
+  readonly #onUnauthorized: ConnectOptions["onUnauthorized"];
+  readonly #probe: ChannelProbe;
+  #isConnected = false;
   /** Kept here: the client forgets it when it closes. */
   #greeting: Greeting = { era: "legacy", protocolVersion: "", server: undefined, capabilities: NO_CAPABILITIES };
   #ended: ConnectionEnd | undefined;
@@ -93,11 +103,19 @@ export class SourceLink implements SourceConnection, SourceWire {
     const maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
     if ("url" in endpoint) {
       this.http = new HttpWatch({ maxMessageBytes, isModern: () => this.client.getProtocolEra() === "modern" });
-      this.#transport = httpTransport(endpoint, this.http.fetch);
+      const reopening = new StreamReopening(() => this.#end({ reason: "remote" }));
+      this.#transport = httpTransport(endpoint, { fetch: this.http.fetch, reopening });
     } else {
       this.http = undefined;
       this.#transport = stdioTransport(endpoint, { maxMessageBytes, onStderr: options.onStderr });
     }
+    this.#onUnauthorized = options.onUnauthorized;
+    this.#probe = new ChannelProbe({
+      ask: () => this.#askForLife(),
+      isFatal: (error, inDoubt) => this.#isFatal(error, inDoubt),
+      onLost: (cause) => this.#end({ reason: "session_lost", cause }),
+      quietMs: options.quietMs,
+    });
     this.#watchTransport();
     this.client = this.#makeClient(options);
   }
@@ -146,6 +164,9 @@ export class SourceLink implements SourceConnection, SourceWire {
         ...(prior && { prior }),
       });
       this.#greeting = greetingOf(this.client);
+      this.#isConnected = true;
+      // A modern server over HTTP keeps nothing of a connection; its listen stream is proved by its renewals.
+      if (!this.http || this.sessionId !== undefined) this.#probe.watch();
     } catch (error) {
       throw this.#connectError(error, signal);
     } finally {
@@ -180,8 +201,11 @@ export class SourceLink implements SourceConnection, SourceWire {
   }
 
   failure(error: unknown, signal?: AbortSignal): FailureKind {
-    const kind = classifyFailure(error, { signal, sessionBound: this.sessionId !== undefined });
+    const context = { signal, sessionBound: this.sessionId !== undefined };
+    const kind = classifyFailure(error, context);
     if (kind === "session_lost") this.#end({ reason: "session_lost", cause: error });
+    else if (kind === "unauthorized") this.#onUnauthorized?.(this.explain(error));
+    else if (this.#isConnected && isDoubtful(error, kind, context)) this.#probe.doubt();
     return kind;
   }
 
@@ -203,7 +227,10 @@ export class SourceLink implements SourceConnection, SourceWire {
       // Nobody sits here to be asked.
       inputRequired: { autoFulfill: false },
     });
-    client.onerror = (error) => options.onProblem?.(`${this.#name}: ${this.explain(error)}`);
+    client.onerror = (error) => {
+      options.onProblem?.(`${this.#name}: ${this.explain(error)}`);
+      this.#noteStreamFailure(error);
+    };
     client.setNotificationHandler("notifications/resources/updated", ({ params }) => {
       const id = subscriptionIdIn(params._meta);
       this.#deliver(params.uri, (listener) => listener.updated(params.uri, id));
@@ -215,6 +242,35 @@ export class SourceLink implements SourceConnection, SourceWire {
     return client;
   }
 
+  /** The GET stream has nobody who waits for it, and so nobody who is told why it did not open. */
+  #noteStreamFailure(error: Error): void {
+    if (!this.#isConnected) return;
+    const isUnauthorized = error instanceof UnauthorizedError;
+    if (!isUnauthorized && !(error instanceof SdkHttpError && error.code === SdkErrorCode.ClientHttpFailedToOpenStream))
+      return;
+    // Servers without such a stream refuse it in any way they like: only a request tells whether the session is lost.
+    if (isUnauthorized || error.status === 401) this.failure(error);
+    else this.#probe.doubt();
+  }
+
+  /** An error for no request is how some servers answer a session they do not know; whoever asked waits until the timeout. */
+  #noteUnaddressed({ code, message, data }: JSONRPCErrorResponse["error"]): void {
+    if (this.#isConnected) this.failure(new ProtocolError(code, message, data));
+  }
+
+  /** Every server of an era has to answer this. */
+  #askForLife(): Promise<unknown> {
+    const options = { timeout: this.requestTimeoutMs };
+    return this.era === "modern" ? this.client.discover(options) : this.client.ping(options);
+  }
+
+  #isFatal(error: unknown, inDoubt: boolean): boolean {
+    const context = { signal: undefined, sessionBound: this.sessionId !== undefined };
+    const kind = classifyFailure(error, context);
+    if (kind === "unauthorized") this.#onUnauthorized?.(this.explain(error));
+    return kind === "session_lost" || kind === "timed_out" || (inDoubt && isDoubtful(error, kind, context));
+  }
+
   #deliver(uri: string | undefined, offer: (listener: SourceListener) => IgnoredReason | undefined): void {
     const listeners = [...this.#listeners];
     const refusals = listeners.map(offer);
@@ -224,6 +280,7 @@ export class SourceLink implements SourceConnection, SourceWire {
 
   #end(end: ConnectionEnd): void {
     if (this.#ended) return;
+    this.#probe.stop();
     this.#ended = end;
     this.#resolveClosed(end);
   }
@@ -231,7 +288,11 @@ export class SourceLink implements SourceConnection, SourceWire {
   #watchTransport(): void {
     const send: Transport["send"] = this.#transport.send.bind(this.#transport);
     const answers = new LenientAnswers();
-    mendMessages(this.#transport, (message) => answers.received(this.http?.received(message) ?? message));
+    mendMessages(this.#transport, (message) => {
+      this.#probe.heard();
+      if ("error" in message && (message.id ?? null) === null) this.#noteUnaddressed(message.error);
+      return answers.received(this.http?.received(message) ?? message);
+    });
     // The handle that `listen` returns does not tell its subscription id; the request that opens it does.
     this.#transport.send = (message: JSONRPCMessage, sendOptions?: TransportSendOptions) => {
       if ("method" in message && "id" in message && message.method === "subscriptions/listen") {

@@ -50,9 +50,11 @@ export interface FailureContext {
 
 const INVALID_PARAMS = -32602;
 const RESOURCE_NOT_FOUND = -32002;
-/** Codes that real servers put into a 400 or 404 body for a session they do not know. */
+/** Codes that real servers give, in a 400 or 404 or in an answer, for a session they do not know; and for much else. */
 const UNKNOWN_SESSION_CODES: ReadonlySet<number> = new Set([-32000, -32001]);
 const GATEWAY_STATUSES: ReadonlySet<number> = new Set([502, 503, 504]);
+/** Of the statuses below 500 those that are about the one request, or about now. */
+const ONE_REQUEST_STATUSES: ReadonlySet<number> = new Set([408, 413, 414, 429, 431]);
 
 const ERROR_CODES: Record<FailureKind, ConnectorErrorCode> = {
   not_found: "source_failed",
@@ -78,14 +80,31 @@ export function classifyFailure(error: unknown, context: FailureContext): Failur
   if (wasTooLarge(error)) return "too_large";
   if (context.signal?.aborted) return "aborted";
   if (error instanceof UnsupportedProtocolVersionError) return "session_lost";
-  if (error instanceof ProtocolError)
-    return classifyAnswer(error.code, error.data, error instanceof ResourceNotFoundError);
+  if (error instanceof ProtocolError) {
+    if (context.sessionBound && saysUnknownSession(error)) return "session_lost";
+    return classifyAnswer(error, error instanceof ResourceNotFoundError);
+  }
   if (error instanceof UnauthorizedError || isNoToken(error)) return "unauthorized";
   if (error instanceof InsufficientScopeError) return "forbidden";
   if (error instanceof SdkHttpError) return classifyStatus(error, context);
   if (error instanceof SdkError) return classifySdkError(error);
   if (error instanceof Error && error.message === "Not connected") return "session_lost";
   return isNetworkError(error) ? "unreachable" : "failed";
+}
+
+/**
+ * Whether a failure may mean that the server does not know this connection any more, though it need not: no answer at all, one
+ * that is none of MCP's, or an error that some servers give for that and others for anything. The connection has to be asked.
+ */
+export function isDoubtful(error: unknown, kind: FailureKind, { sessionBound }: FailureContext): boolean {
+  if (kind === "timed_out") return true;
+  if (error instanceof ProtocolError) return sessionBound && kind === "failed" && UNKNOWN_SESSION_CODES.has(error.code);
+  if (error instanceof SdkHttpError) {
+    return kind === "failed" && error.status >= 300 && error.status < 500 && !ONE_REQUEST_STATUSES.has(error.status);
+  }
+  if (error instanceof SdkError) return error.code === SdkErrorCode.ClientHttpUnexpectedContent;
+  // JSON, as it says, and then none, or none of JSON-RPC.
+  return error instanceof SyntaxError || (error instanceof Error && error.name.endsWith("ZodError"));
 }
 
 /** The authorization server gave none, or is not the one that may be asked: a credential problem (P7). */
@@ -115,12 +134,11 @@ function whatItSays(error: unknown): string {
 }
 
 function httpMessageOf(error: SdkHttpError): string {
-  const body = error.data["text"];
-  const hasBody = typeof body === "string" && body !== "";
-  const said = hasBody ? error.message.replace(body, "").replace(/:\s*$/, "") : error.message;
+  const body = bodyOf(error);
+  const said = body === "" ? error.message : error.message.replace(body, "").replace(/:\s*$/, "");
   const reason = answerIn(error)?.message;
   const status = said.includes(`HTTP ${error.status}`) ? "" : ` (HTTP ${error.status})`;
-  return `${said}${reason === undefined ? "" : `: ${reason}`}${status}`;
+  return `${said}${reason ? `: ${reason}` : ""}${status}`;
 }
 
 /** A result that does not fit is reported as a document of its own, a dozen lines for each field. */
@@ -135,8 +153,18 @@ function invalidFieldsIn(message: string): string {
   }
 }
 
+/** An error that came as an answer of JSON-RPC, or in the body of an HTTP error. */
+interface AnsweredError {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: unknown;
+}
+
 /** -32602 is also what servers answer to parameters they dislike; only without data, or typed, does it say "not found". */
-function classifyAnswer(code: number, data: unknown, typed: boolean): FailureKind {
+function classifyAnswer(answer: AnsweredError, typed: boolean): FailureKind {
+  const { code, data } = answer;
+  const refusal = refusalIn(answer);
+  if (refusal !== undefined) return refusal;
   if (typed || code === RESOURCE_NOT_FOUND) return "not_found";
   if (code === INVALID_PARAMS && (data === undefined || data === null)) return "not_found";
   return "failed";
@@ -150,11 +178,48 @@ function classifyStatus(error: SdkHttpError, context: FailureContext): FailureKi
   const answer = answerIn(error);
   if (context.sessionBound) {
     if (status === 404) return "session_lost";
-    if (status === 400 && answer !== undefined && UNKNOWN_SESSION_CODES.has(answer.code)) return "session_lost";
+    if (status === 400 && saysUnknownSession(answer ?? { message: bodyOf(error) })) return "session_lost";
   } else if (status === 404 && answer !== undefined) {
-    return classifyAnswer(answer.code, answer.data, isNamedUri(answer.data));
+    return classifyAnswer(answer, isNamedUri(answer.data));
   }
-  return GATEWAY_STATUSES.has(status) ? "unreachable" : "failed";
+  const refusal = answer && refusalIn(answer);
+  return refusal ?? (GATEWAY_STATUSES.has(status) ? "unreachable" : "failed");
+}
+
+/** By its code and its words: `{"code":-32000,"message":"Bad Request: No valid session ID provided"}`, "Invalid session id". */
+function saysUnknownSession({ code, message }: { readonly code?: number; readonly message: string }): boolean {
+  return (code === undefined || UNKNOWN_SESSION_CODES.has(code)) && /\bsession\b|\bnot initialized\b/i.test(message);
+}
+
+/** A word alone is a refusal; as the beginning of a sentence ("Forbidden characters in …") it is anything. */
+const REFUSALS = [
+  {
+    status: 401,
+    kind: "unauthorized",
+    words: /^unauthori[sz]ed\s*(?:$|[:.,;!(-])/i,
+    number: /(?:^|\b(?:http|status(?: code)?|error)[ :=]+)401\b/i,
+  },
+  {
+    status: 403,
+    kind: "forbidden",
+    words: /^forbidden\s*(?:$|[:.,;!(-])/i,
+    number: /(?:^|\b(?:http|status(?: code)?|error)[ :=]+)403\b/i,
+  },
+] as const;
+
+/**
+ * A refusal that is told as a JSON-RPC error: by the HTTP status in its code, its data or its words, as gateways do it and servers
+ * that pass on what stood behind them ("Request failed with status code 403").
+ */
+function refusalIn({ code, message, data }: AnsweredError): "unauthorized" | "forbidden" | undefined {
+  const fields = isRecord(data) ? [data["status"], data["statusCode"], data["httpStatus"], data["code"]] : [];
+  const told = [code, ...fields].map(Number);
+  return REFUSALS.find(
+    ({ status, words, number }) =>
+      told.some((one) => one === status || one === -status || one === -32_000 - status) ||
+      words.test(message) ||
+      number.test(message),
+  )?.kind;
 }
 
 function classifySdkError(error: SdkError): FailureKind {
@@ -180,18 +245,21 @@ function classifySdkError(error: SdkError): FailureKind {
 }
 
 /** The JSON-RPC error that some servers put into the body of an HTTP error. */
-function answerIn(error: SdkHttpError): { code: number; data: unknown; message: string | undefined } | undefined {
-  const text = error.data["text"];
-  if (typeof text !== "string") return undefined;
+function answerIn(error: SdkHttpError): AnsweredError | undefined {
   try {
-    const body: unknown = JSON.parse(text);
+    const body: unknown = JSON.parse(bodyOf(error));
     const answer = isRecord(body) ? body["error"] : undefined;
     if (!isRecord(answer) || typeof answer["code"] !== "number") return undefined;
     const { code, data, message } = answer as { code: number; data: unknown; message: unknown };
-    return { code, data, message: typeof message === "string" ? message : undefined };
+    return { code, data, message: typeof message === "string" ? message : "" };
   } catch {
     return undefined;
   }
+}
+
+function bodyOf(error: SdkHttpError): string {
+  const text = error.data["text"];
+  return typeof text === "string" ? text : "";
 }
 
 function isNamedUri(data: unknown): boolean {

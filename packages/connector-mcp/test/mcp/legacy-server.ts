@@ -16,17 +16,27 @@ export interface LegacyServer extends HttpServer {
   sessions: ReadonlyMap<string, unknown>;
   sendUpdated(uri: string): Promise<void>;
   sendListChanged(): Promise<void>;
-  /** Forgets every session, as a restart would. */
-  forgetSessions(): void;
+  /** Forgets every session, as a restart would; a request of one is answered with this from then on. Default: 404, plain. */
+  forgetSessions(answer?: UnknownSessionAnswer): void;
   /** Answers every unsubscribe with an internal error. */
   refuseUnsubscribe(): void;
 }
+
+/** How a server answers a session that it does not know; `ID` in the body stands for the id of the request. */
+export interface UnknownSessionAnswer {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: string;
+}
+
+const NOT_FOUND: UnknownSessionAnswer = { status: 404, contentType: "text/plain", body: "unknown session" };
 
 /** The SDK's server of the line before (1.x) over HTTP, with sessions or without. */
 export async function startLegacyServer(options: { sessions: boolean } = { sessions: true }): Promise<LegacyServer> {
   const sessions = new Map<string, { server: Server; transport: StreamableHTTPServerTransport }>();
   const subscribed = new Set<string>();
   let unsubscribeFails = false;
+  let unknownSession = NOT_FOUND;
 
   function newServer(): Server {
     const server = new Server(
@@ -67,9 +77,13 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
   const http = await serveHttp(async (request, response) => {
     const id = request.headers["mcp-session-id"];
     const known = typeof id === "string" ? sessions.get(id)?.transport : undefined;
-    if (typeof id === "string" && !known) return void response.writeHead(404).end("unknown session");
+    const body = request.method === "POST" ? (JSON.parse(await bodyOf(request)) as { id?: unknown }) : undefined;
+    if (typeof id === "string" && !known) {
+      const { status, contentType, body: text } = unknownSession;
+      response.writeHead(status, { "content-type": contentType });
+      return void response.end(text.replace("ID", JSON.stringify(body?.id ?? null)));
+    }
     const transport = known ?? (await openSession());
-    const body = request.method === "POST" ? (JSON.parse(await bodyOf(request)) as unknown) : undefined;
     await transport.handleRequest(request, response, body);
   });
   const each = async (send: (server: Server) => Promise<void>): Promise<void> => {
@@ -81,7 +95,10 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
     sessions,
     sendUpdated: (uri) => each((server) => server.sendResourceUpdated({ uri })),
     sendListChanged: () => each((server) => server.sendResourceListChanged()),
-    forgetSessions: () => sessions.clear(),
+    forgetSessions(answer = NOT_FOUND) {
+      unknownSession = answer;
+      sessions.clear();
+    },
     refuseUnsubscribe() {
       unsubscribeFails = true;
     },

@@ -1,6 +1,6 @@
 // A server of the 2026-07-28 revision on standard input and output, started by the tests as a child process.
 // Appends its process id to PID_FILE, and does as MODE says: `serve`, `silent` (never answers), `stubborn` (serves, and
-// ends neither with its input nor on SIGTERM), `shy` (a server of the line before that ends on anything that comes before
+// ends neither with its input nor on SIGTERM), `dying` (serves, and ends after its first read), `shy` (a server of the line before that ends on anything that comes before
 // `initialize`).
 import { appendFileSync } from "node:fs";
 
@@ -25,9 +25,10 @@ if (MODE !== "silent") {
       { name: "stdio", version: "1.0.0" },
       { capabilities: { resources: { subscribe: true, listChanged: true }, tools: {} } },
     );
-    mcp.registerResource("a", "note://a", {}, (uri) => ({
-      contents: [{ uri: uri.href, text: `of process ${process.pid}` }],
-    }));
+    mcp.registerResource("a", "note://a", {}, (uri) => {
+      if (MODE === "dying") setTimeout(() => process.exit(1), 20);
+      return { contents: [{ uri: uri.href, text: `of process ${process.pid}` }] };
+    });
     mcp.registerTool("die", {}, () => process.exit(3));
     mcp.registerTool("touch", {}, async () => {
       await mcp.server.sendResourceUpdated({ uri: "note://a" });

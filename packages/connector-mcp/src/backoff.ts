@@ -6,11 +6,7 @@ export class Backoff {
 
   constructor(private readonly bounds: { readonly minMs: number; readonly maxMs: number }) {}
 
-  get failures(): number {
-    return this.#failures;
-  }
-
-  /** The next pause, in milliseconds. */
+  /** The next pause, in milliseconds; each is twice the one before. */
   next(): number {
     const pause = Math.min(this.bounds.maxMs, this.bounds.minMs * 2 ** Math.min(this.#failures, 30));
     this.#failures += 1;
