@@ -56,6 +56,16 @@ describeLedger("fenced reads", (ledger) => {
     expect((await receipts(ledger, session, id)).filter((kind) => kind === "version")).toHaveLength(2);
   });
 
+  test("an older answer that is accepted leaves a later read due when its lease ends, should its worker be dead (F4, F9)", async () => {
+    const { session } = await oneResource();
+    const [slow] = await slowAndNext(session);
+    expect(await accept(ledger, session, slow, "old")).toBe("accepted");
+    await ledger.advanceClock(READ_LEASE_MS - 1);
+    expect(await ledger.millisecondsToNextRead(session)).toBe(1);
+    await ledger.advanceClock(1);
+    expect(await issueOne(ledger, session)).toMatchObject({ ordinal: 3 });
+  });
+
   test("an answer that was accepted before is stale, one that names another request was not issued (F3)", async () => {
     const { session, id } = await oneResource();
     const read = await issueOne(ledger, session);

@@ -340,6 +340,8 @@ begin
         verified_at = case when a.current then a.issued_at else s.verified_at end,
         -- What made it due since the read was issued stays: a notification, a stream, a scan without it.
         due_at = least(case when s.due_at < s.claim_until then s.due_at end,
+          -- As does the end of the lease of a later read, whose worker may be dead (F9).
+          case when s.issued_ordinal > greatest(s.settled_ordinal, a.ordinal) then s.claim_until end,
           v_now + fenceline.jittered(case when s.pushed and a.current then p_pushed_ms else p_polled_ms end, p_jitter,
             s.subscription_id, a.ordinal)),
         failures = 0, hidden_because = null, not_found_at = null
