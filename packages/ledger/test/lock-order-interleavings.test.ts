@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import type { Session } from "#src/sessions.js";
 import {
@@ -118,6 +119,18 @@ describeWholeLedgerOnPostgres("operations that lock the same rows", (ledger) => 
     );
     expect([waited, restored]).toEqual([true, [{ outcome: "restored" }]]);
     expect(await brokenInvariants(ledger)).toEqual([]);
+  });
+
+  test("the first session of a scope, opened while an incarnation begins, has a generation that no lost session had", async () => {
+    const source = randomUUID();
+    await ledger.registerSource({ name: source });
+    const [, opened, waited] = await overlapping(
+      ledger,
+      ({ sql }) => sql("select fenceline.begin_incarnation('operator', null, null, null, 'test')"),
+      () => ledger.openSession({ source, reader: "svc:rag", owner: "worker-1", leaseMs: 1_000 }),
+    );
+    expect([waited, opened.outcome]).toEqual([true, "opened"]);
+    if (opened.outcome === "opened") expect(opened.session.generation).toBeGreaterThan(2 ** 32);
   });
 
   test("retention leaves a version in which something is being found to its next run (§5)", async () => {

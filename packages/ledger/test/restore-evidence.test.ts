@@ -72,6 +72,22 @@ describeLedger("the evidence of a restored backup", (ledger) => {
     });
   });
 
+  test("a session of a scope that had none in the backup has a generation that no lost session had", async () => {
+    await withLedger({}, async (facade) => {
+      const [granted, added] = [randomUUID(), randomUUID()];
+      await facade.registerSource({ name: granted });
+      const everything = { everything: true } as const;
+      await facade.grant({ source: granted, reader: "svc:rag", audience: "group:sales", scope: everything });
+      await facade.recognizeRestore({ confirmedBy: "ops" });
+      await facade.registerSource({ name: added });
+      for (const source of [granted, added]) {
+        const opened = await facade.openSession({ source, reader: "svc:rag", owner: "worker-1", leaseMs: 1_000 });
+        expect(opened).toMatchObject({ outcome: "opened" });
+        if (opened.outcome === "opened") expect(opened.session.generation).toBeGreaterThan(2 ** 32);
+      }
+    });
+  });
+
   test("two processes that open it at once recognise one restore, and both ask again for what was lost", async () => {
     const { mark, incarnation, number } = await withLedger({}, (facade) => facade.position());
     const position = tokenOf({ mark, incarnation, number: number + 100, sequences: {} });

@@ -55,7 +55,14 @@ begin
   perform 1 from fenceline.session x where x.session_id = v_holder.session_id for no key update;
   if v_holder.session_id is not null then perform fenceline.lose_session(v_scope); end if;
   perform fenceline.leave_session(v_scope, v_holder.session_id, v_now);
-  update fenceline.policy_scope c set session_generation = c.session_generation + 1 where c.scope_id = v_scope;
+  -- Sessions of a lost time line may have held a scope that had none yet in the backup (restore.sql). Of such a scope a restore takes
+  -- no fence: one that begins an incarnation is waited for here.
+  perform 1 from fenceline.policy_scope c cross join fenceline.identity i
+  where c.scope_id = v_scope and c.session_generation = 0 for key share of i;
+  update fenceline.policy_scope c
+  set session_generation = 1 + case when c.session_generation = 0 and i.incarnation > 1 then fenceline.beyond_lost(0)
+    else c.session_generation end
+  from fenceline.identity i where c.scope_id = v_scope;
   insert into fenceline.session as x (scope_id, generation, owner, lease_ms, expires_at, started_at)
   select v_scope, c.session_generation, p_owner, p_lease_ms, v_now + fenceline.milliseconds(p_lease_ms), v_now
   from fenceline.policy_scope c where c.scope_id = v_scope
