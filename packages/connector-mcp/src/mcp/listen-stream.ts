@@ -52,6 +52,11 @@ export class ListenStream extends NotificationStream {
     return this.#current?.listChanged ?? false;
   }
 
+  get mayPush(): boolean {
+    const { subscribe, listChanged } = this.connection.capabilities;
+    return subscribe || (listChanged && this.options.listChanged);
+  }
+
   protected carries(subscriptionId: SubscriptionId | undefined): IgnoredReason | undefined {
     if (subscriptionId === undefined) return "subscription_unnamed";
     return this.#ids.has(subscriptionId) ? undefined : "other_subscription";

@@ -40,6 +40,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
 
   abstract get acknowledged(): readonly string[];
   abstract get listChanged(): boolean;
+  abstract get mayPush(): boolean;
   protected abstract carries(subscriptionId: SubscriptionId | undefined): IgnoredReason | undefined;
   protected abstract watch(uris: readonly string[]): Promise<void>;
   protected abstract unwatch(uris: readonly string[]): Promise<UnsubscribeResult>;
@@ -53,10 +54,12 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
   add(uris: readonly string[]): Promise<string[]> {
     return this.inTurn(async () => {
       if (this.#ended) throw connectorError("source_lost", "the stream has ended; open a new one");
-      const added = uris.filter((uri) => !this.watched.has(uri));
+      const before = new Set(this.acknowledged);
+      const asked = uris.filter((uri) => !before.has(uri));
+      const added = asked.filter((uri) => !this.watched.has(uri));
       this.watched.add(added);
       try {
-        if (added.length > 0) await this.watch(added);
+        if (asked.length > 0) await this.watch(asked);
       } catch (error) {
         this.watched.delete(added);
         throw error;

@@ -29,6 +29,8 @@ export interface ResourceStreamOptions {
   /** Called at most once; after it the stream delivers nothing. */
   onClosed(end: StreamBreak): void;
   onIgnored?(reason: IgnoredReason, uri: string | undefined): void;
+  /** Older era over HTTP: how long nothing at all may come on the stream until it counts as broken. Default 240 000 ms. */
+  quietAfterMs?: number;
   /** Modern era over HTTP: how long one listen request stays in use before it is renewed without a gap. Default 240 000 ms. */
   renewAfterMs?: number;
   /** Ends the opening; has no effect on the open stream. */
@@ -47,7 +49,12 @@ export interface ResourceStream {
   readonly acknowledged: readonly string[];
   /** Changes of the list will be notified. */
   readonly listChanged: boolean;
-  /** Watches more URIs without a gap for the rest (U4). Resolves to those of them that were acknowledged. */
+  /** Another try may bring more acknowledgements. False: nothing will ever be pushed on this connection. */
+  readonly mayPush: boolean;
+  /**
+   * Watches more URIs without a gap for the rest (U4), and asks again for those that were not acknowledged. Resolves to those
+   * of them that are now.
+   */
   add(uris: readonly string[]): Promise<string[]>;
   /** Stops watching. Nothing is delivered for these URIs from the call on, whatever the outcome (U9). */
   unsubscribe(uris: readonly string[]): Promise<UnsubscribeResult>;

@@ -102,9 +102,15 @@ export class SourceLink implements SourceConnection, SourceWire {
 
     const maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
     if ("url" in endpoint) {
-      this.http = new HttpWatch({ maxMessageBytes, isModern: () => this.client.getProtocolEra() === "modern" });
+      this.http = new HttpWatch({
+        maxMessageBytes,
+        isModern: () => this.client.getProtocolEra() === "modern",
+        // From no event on: a stream of its own.
+        requestStream: () => transport.resumeStream(""),
+      });
       const reopening = new StreamReopening(() => this.#end({ reason: "remote" }));
-      this.#transport = httpTransport(endpoint, { fetch: this.http.fetch, reopening });
+      const transport = httpTransport(endpoint, { fetch: this.http.fetch, reopening });
+      this.#transport = transport;
     } else {
       this.http = undefined;
       this.#transport = stdioTransport(endpoint, { maxMessageBytes, onStderr: options.onStderr });

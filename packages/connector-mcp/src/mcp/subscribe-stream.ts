@@ -6,8 +6,12 @@ import type { FailureKind } from "./wire-failure.js";
 
 /** Requests under way at once. Servers of this era are often one process behind one pipe. */
 const CONCURRENCY = 8;
+/** In a row; the thousands that may follow would each wait as long. */
+const MAX_UNANSWERED = CONCURRENCY;
 /** How long the GET stream may take to open. */
 const OPEN_WITHIN_MS = 5_000;
+/** Before Node's fetch gives up on a silent response, after 300 s. */
+const QUIET_AFTER_MS = 240_000;
 /** These say that nothing will work any more; every other failure is about one URI. */
 const FATAL: ReadonlySet<FailureKind> = new Set(["session_lost", "unreachable", "unauthorized", "aborted"]);
 
@@ -21,7 +25,7 @@ const askedOn = new WeakMap<SourceConnection, Set<string>>();
  * 1. Over HTTP nothing counts as acknowledged unless a session id was given and the GET stream is open: without them servers
  *    answer a subscribe with success and never send anything.
  * 2. Each end of the GET stream breaks the stream, also where the client reconnects by itself: the server does not repeat
- *    what it sent meanwhile (U4).
+ *    what it sent meanwhile (U4). One that is not open is asked for.
  */
 export class SubscribeStream extends NotificationStream {
   readonly #acknowledged = new Set<string>();
@@ -52,6 +56,10 @@ export class SubscribeStream extends NotificationStream {
     return this.#hasChannel && this.options.listChanged && this.connection.capabilities.listChanged;
   }
 
+  get mayPush(): boolean {
+    return this.#hasChannel;
+  }
+
   protected carries(): IgnoredReason | undefined {
     // This era names no subscription; the connection is the fence.
     return undefined;
@@ -60,7 +68,9 @@ export class SubscribeStream extends NotificationStream {
   protected async watch(uris: readonly string[]): Promise<void> {
     if (!this.#hasChannel || !this.connection.capabilities.subscribe) return;
     const signal = this.#opening;
+    let unanswered = 0;
     await inParallel(uris, async (uri) => {
+      await this.wire.http?.patience.wait(signal);
       this.#asked.add(uri);
       try {
         await this.wire.client.subscribeResource(
@@ -68,10 +78,12 @@ export class SubscribeStream extends NotificationStream {
           { timeout: this.wire.requestTimeoutMs, ...(signal && { signal }) },
         );
         this.#acknowledged.add(uri);
+        unanswered = 0;
       } catch (error) {
         const failure = this.wire.failure(error, signal);
-        if (FATAL.has(failure)) throw this.wire.error("subscribing", error, signal);
         if (failure !== "timed_out") this.#asked.delete(uri);
+        else unanswered += 1;
+        if (FATAL.has(failure) || unanswered === MAX_UNANSWERED) throw this.wire.error("subscribing", error, signal);
       }
     });
     if (this.ended) throw connectorError("source_lost", "the stream ended while it was being changed");
@@ -104,12 +116,12 @@ export class SubscribeStream extends NotificationStream {
     if (!subscribe && !(listChanged && this.options.listChanged)) return false;
     if (!http) return true;
     if (sessionId === undefined) return false;
-    this.#unhook = http.onBreak((cause) =>
+    const { standalone } = http;
+    this.#unhook = standalone.onBreak((cause) =>
       this.break({ reason: "remote", message: "the server's notification stream ended", cause }),
     );
-    if (await http.whenOpen(Math.min(this.wire.requestTimeoutMs, OPEN_WITHIN_MS))) return true;
-    if (http.standaloneStream !== "ended") return false;
-    throw connectorError("source_lost", "the server's notification stream ended and does not open again");
+    standalone.breakWhenQuiet(this.options.quietAfterMs ?? QUIET_AFTER_MS);
+    return (await standalone.open(Math.min(this.wire.requestTimeoutMs, OPEN_WITHIN_MS))) === "open";
   }
 }
 
@@ -122,8 +134,14 @@ function askedOf(connection: SourceConnection): Set<string> {
 /** Runs `work` for every item, a few at a time; the first error ends it once those under way have ended. */
 async function inParallel<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
   const queue = items.values();
+  let hasFailed = false;
   const runner = async (): Promise<void> => {
-    for (const item of queue) await work(item);
+    try {
+      for (let next = queue.next(); !next.done && !hasFailed; next = queue.next()) await work(next.value);
+    } catch (error) {
+      hasFailed = true;
+      throw error;
+    }
   };
   const runs = await Promise.allSettled(Array.from({ length: Math.min(CONCURRENCY, items.length) }, runner));
   const failed = runs.find((run) => run.status === "rejected");
