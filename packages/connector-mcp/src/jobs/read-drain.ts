@@ -9,7 +9,7 @@
  *    wake that reached the other would leave the first waiting for ever.
  * 3. Every issued read is answered to the ledger, as content or as how it ended; what a crash leaves open runs out there (F9).
  */
-import type { AcceptedRead, IssuedRead, ReadAnswer, SettledAs } from "@fenceline/ledger";
+import type { AcceptedRead, AcceptOutcome, IssuedRead, ReadAnswer, SettledAs } from "@fenceline/ledger";
 import { connectorError } from "../errors.js";
 import { type ReadContent, type ReadOutcome, readResource } from "../mcp/fenced-read.js";
 import type { ServerPatience } from "../mcp/server-patience.js";
@@ -86,7 +86,7 @@ export class ReadDrain {
   /** @param onAccepted a read made a new version */
   constructor(
     private readonly context: SourceContext,
-    private readonly onAccepted: () => void,
+    private readonly onAccepted: (read: IssuedRead, outcome: AcceptOutcome) => void,
   ) {
     const { ledger, lease, settings } = context;
     const { session } = lease;
@@ -274,7 +274,9 @@ export class ReadDrain {
       ...(mimeType !== undefined && { mimeType }),
     });
     this.context.counts.answered(read.uri, accepted.outcome);
-    if (accepted.outcome === "accepted" || accepted.outcome === "accepted_not_current") this.onAccepted();
+    if (accepted.outcome === "accepted" || accepted.outcome === "accepted_not_current") {
+      this.onAccepted(read, accepted.outcome);
+    }
     if (accepted.outcome.endsWith("_not_current")) this.#more = true;
     this.context.logger.debug({ uri: read.uri, ordinal, reason: read.reason, outcome: accepted.outcome }, "read");
   }

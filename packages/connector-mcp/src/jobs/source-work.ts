@@ -8,7 +8,7 @@ import { DiscoveryPace } from "./discovery-pace.js";
 import { problemOf } from "./problem.js";
 import { type DrainEnd, ReadDrain } from "./read-drain.js";
 import type { SourceContext } from "./source-context.js";
-import { SubscriptionStream } from "./subscription-stream.js";
+import { Subscriptions } from "./subscriptions.js";
 import { WakeTimer } from "./wake-timer.js";
 import { WokenTask } from "./woken-task.js";
 
@@ -29,14 +29,14 @@ export interface SourceWakes {
 
 export class SourceWork {
   readonly #reads: ReadDrain;
-  readonly #stream: SubscriptionStream;
+  readonly #subscriptions: Subscriptions;
   readonly #discovering: WokenTask<CatalogOutcome["outcome"]>;
   readonly #pace: DiscoveryPace;
   readonly #paceTimer: WakeTimer;
   readonly #draining: WokenTask<DrainEnd>;
   readonly #indexTimer: WakeTimer;
 
-  /** Subscriptions by URI; the ledger names each only once in a session. */
+  /** Mode `once`: subscriptions by URI; the ledger names each only once in a session. */
   readonly #watched = new Map<string, number>();
   #watchNew: () => Promise<void>;
 
@@ -45,25 +45,28 @@ export class SourceWork {
     wake: SourceWakes,
   ) {
     this.#indexTimer = new WakeTimer(wake.index);
-    this.#reads = new ReadDrain(context, () => this.#indexTimer.within(INDEX_WINDOW_MS));
+    this.#reads = new ReadDrain(context, (read, outcome) => {
+      this.#indexTimer.within(INDEX_WINDOW_MS);
+      if (read.reason === "timer" && outcome === "accepted") this.#subscriptions.foundChanged(read.uri);
+    });
     this.#draining = new WokenTask(wake.read, () => this.#drain());
     this.#discovering = new WokenTask(wake.discovery, () => this.#discover());
     this.#pace = new DiscoveryPace(context.settings.reviewMs);
     this.#paceTimer = new WakeTimer(() => this.#followListChanged());
-    this.#stream = new SubscriptionStream(context, this.#watched, {
+    this.#subscriptions = new Subscriptions(context, {
       onReadsDue: (inMs) => this.#draining.within(inMs),
       onListChanged: () => {
         this.#pace.announced();
         this.#followListChanged();
       },
     });
-    this.#watchNew = () => this.#stream.watchNew();
+    this.#watchNew = () => this.#subscriptions.watchNew();
   }
 
-  /** Opens the stream, then walks the list: what changes meanwhile is announced on it (S4). */
+  /** Opens the streams, then walks the list: what changes meanwhile is announced on them (S4). */
   async start(): Promise<void> {
     this.#requireResources();
-    await this.#stream.open();
+    await this.#subscriptions.open();
     await this.discover();
     await this.drainReads();
   }
@@ -94,15 +97,15 @@ export class SourceWork {
     return this.#discovering.running || this.#draining.running;
   }
 
-  /** Ends timers and stream. What is in flight ends by the context's signal. Never rejects. */
+  /** Ends timers and streams. What is in flight ends by the context's signal. Never rejects. */
   async stop(): Promise<void> {
     this.#indexTimer.clear();
     this.#paceTimer.clear();
-    await Promise.all([this.#discovering.stop(), this.#draining.stop(), this.#stream.close()]);
+    await Promise.all([this.#discovering.stop(), this.#draining.stop(), this.#subscriptions.close()]);
   }
 
   async #drain(): Promise<DrainEnd> {
-    void this.#stream.settleClosed();
+    void this.#subscriptions.settleClosed();
     const end = await this.#reads.drainDue();
     if (this.context.signal.aborted) return end;
     this.#draining.within(end === "stopped" ? RETRY_READS_MS : await this.#millisecondsToNextRead());

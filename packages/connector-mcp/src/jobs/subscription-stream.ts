@@ -1,319 +1,249 @@
 /**
- * Keeps the subscriptions of one connection pushed: opens the stream, compares what was acknowledged with what was asked,
- * tells the ledger of every notification and every break, and opens it again.
+ * One stream of notifications (a shard), kept open: it is opened, what was acknowledged is compared with what was asked, each
+ * break is told to the ledger, and it is opened again.
  *
  * Invariants:
  * 1. A new stream gets its epoch after its acknowledgement; everything pushed through it is read again then (U4).
  * 2. A break reaches the ledger before anything else is tried, also the clean end of a stream (U4).
  * 3. What was not acknowledged is polled and never looks pushed (U3).
- * 4. A notification is recorded at once, so that the guard knows; only the read waits for the coalescing window (U5).
- * 5. What the ledger closed is unsubscribed at the server, and the ledger is told how that was answered (U7, U9).
+ * 4. A stream that follows a short one has to last as long as the pause before it until it counts. Pauses grow, so a server
+ *    that ends each stream at once is soon left to the timer, instead of having everything read again for each.
  */
-import type { SubscriptionRef } from "@fenceline/ledger";
 import { aborted, Backoff, pause } from "../backoff.js";
-import { openResourceStream, type ResourceStream, type StreamBreak } from "../mcp/resource-stream.js";
+import { openResourceStream, type ResourceStream } from "../mcp/resource-stream.js";
+import type { Activation } from "./activation.js";
 import { problemOf } from "./problem.js";
-import { SingleFlight } from "./single-flight.js";
 import type { SourceContext } from "./source-context.js";
+import type { SubscriptionMode, WatchedSubscription } from "./watched-subscription.js";
 
-/** One stream carries a whole source for now. */
-const SHARD = 0;
-const PAGE = 1_000;
-/** Activating takes the scope fence; more at once would make a revocation wait. */
-const MAX_ACTIVATED = 500;
 /** A stream that lived this long was a good one: the next try starts without a pause. */
 const STABLE_AFTER_MS = 30_000;
+/** The longest pause is about that of the timer, which serves meanwhile. */
+const BACKOFF = { minMs: 200, maxMs: 60_000 };
+/** What was not acknowledged is asked for again no sooner, and no more at a time: each may be a request of its own. */
+const ASK_AGAIN_AFTER_MS = 60_000;
+const MAX_ASKED_AGAIN = 500;
 
-export interface StreamEvents {
-  /** Reads will be due after the coalescing window, or are due now. */
-  onReadsDue(inMs: number): void;
+export interface SubscriptionStreamOptions {
+  readonly context: SourceContext;
+  readonly activation: Activation;
+  readonly shard: number;
+  /** Changes of the list are asked for on this one. */
+  readonly listChanged: boolean;
+  /** False: its changes come unannounced, so it is read on the timer although it is acknowledged (U3). */
+  isTrusted(subscription: WatchedSubscription): boolean;
+  onUpdated(uri: string): void;
   onListChanged(): void;
+  onOpen(): void;
 }
 
+/**
+ * How one stream went. `lasted`: it ended after a good while. `short`: it ended soon. `failed`: it could not be opened, or
+ * nothing was acknowledged. `useless`: nothing will ever be pushed on this connection.
+ */
+type StreamEnd = "lasted" | "short" | "failed" | "useless";
+
 export class SubscriptionStream {
-  readonly #backoff = new Backoff({ minMs: 200, maxMs: 30_000 });
+  readonly shard: number;
+  readonly #subscriptions = new Map<string, WatchedSubscription>();
+  readonly #backoff = new Backoff(BACKOFF);
   readonly #stop = new AbortController();
   readonly #signal: AbortSignal;
-  readonly #notified = new Set<string>();
-  #listChanged = false;
-  readonly #recorder = new SingleFlight(() => this.#record());
-  readonly #settler = new SingleFlight(() => this.#settle());
   #stream: ResourceStream | undefined;
-  /** It is opened again whenever it ends. */
-  #kept = false;
-  #keeping: Promise<void> = Promise.resolve();
+  #isOpening = false;
+  /** The open stream has its epoch: what is acknowledged on it is pushed. */
+  #carries = false;
+  /** Set at the first beginning; it is opened again whenever it ends. */
+  #keeping: Promise<void> | undefined;
+  #askedAgainAt = performance.now();
 
-  /**
-   * @param watched subscriptions by URI, kept across the connections of one session: the ledger names each only once in it
-   */
-  constructor(
-    private readonly context: SourceContext,
-    private readonly watched: Map<string, number>,
-    private readonly events: StreamEvents,
-  ) {
-    this.#signal = AbortSignal.any([context.signal, this.#stop.signal]);
+  constructor(private readonly options: SubscriptionStreamOptions) {
+    this.shard = options.shard;
+    this.#signal = AbortSignal.any([options.context.signal, this.#stop.signal]);
   }
 
-  /** Resolves when the first try is over: the stream is open, or what it was for is polled and the reopening goes on. */
-  async open(): Promise<void> {
-    const known = await this.#takeNew();
-    const { subscribe, listChanged } = this.context.connection.capabilities;
-    if (listChanged || (subscribe && this.watched.size > 0)) await this.#begin();
-    else await this.#activate(known, new Set());
+  /** What it asks for is out of hand until the stream stands. */
+  get isOpening(): boolean {
+    return this.#isOpening;
   }
 
-  /** Brings what discovery added under subscription, or onto the timer. */
-  async watchNew(): Promise<void> {
-    const added = await this.#takeNew();
-    if (added.length === 0) return;
+  /** Resolves when these are pushed or on the timer; for those of the first call, when the first try to open is over. */
+  async add(subscriptions: readonly WatchedSubscription[]): Promise<void> {
+    for (const subscription of subscriptions) this.#subscriptions.set(subscription.uri, subscription);
+    if (!this.#keeping) return this.#begin();
+    if (subscriptions.length === 0) return;
+    // While it opens, they are polled; when it stands, it asks for them too.
+    if (!this.#stream) return this.options.activation.pollNew(subscriptions);
+    return this.#ask(this.#stream, subscriptions);
+  }
+
+  /** Asks again, now and then, for what was not acknowledged. */
+  async askAgain(): Promise<void> {
     const stream = this.#stream;
-    if (!stream) {
-      const canBegin = this.context.connection.capabilities.subscribe && !this.#kept;
-      // While it reopens, they are polled; the new stream asks for them too.
-      await (canBegin ? this.#begin() : this.#activate(added, new Set()));
-      return;
+    if (!stream || performance.now() - this.#askedAgainAt < ASK_AGAIN_AFTER_MS) return;
+    this.#askedAgainAt = performance.now();
+    const refused: WatchedSubscription[] = [];
+    for (const subscription of this.#subscriptions.values()) {
+      if (subscription.mode === "polled" && this.options.isTrusted(subscription)) refused.push(subscription);
+      if (refused.length === MAX_ASKED_AGAIN) break;
     }
-    const acknowledged = await stream.add(this.#subscribable(added)).catch((error: unknown) => {
-      this.context.logger.warn(problemOf(error), "subscribing to new resources failed; they are polled");
-      return [];
-    });
-    // If it broke meanwhile, the next stream asks for all of them and activates them anew.
-    if (this.#stream === stream) await this.#activate(added, new Set(acknowledged));
+    if (refused.length > 0) await this.#ask(stream, refused);
   }
 
-  /** Unsubscribes at the server what was closed, by a revocation for instance; what it does not confirm is tried again. Never rejects. */
-  settleClosed(): Promise<void> {
-    return this.#settler.run();
+  /** Brings these into the mode that `isTrusted` tells now. */
+  async reconsider(subscriptions: readonly WatchedSubscription[]): Promise<void> {
+    const stream = this.#stream;
+    if (!stream) return;
+    const modeOf = this.#modeOn(stream);
+    await this.options.activation.run(this.shard, subscriptions, (subscription) => {
+      const mode = modeOf(subscription);
+      return mode === subscription.mode ? undefined : mode;
+    });
+  }
+
+  /** Stops asking for these; resolves to those of which nobody knows whether the server took it (U9). */
+  async unsubscribe(uris: readonly string[]): Promise<readonly string[]> {
+    for (const uri of uris) this.#subscriptions.delete(uri);
+    // Without a stream the server pushes nothing, and there is nothing to ask.
+    const answer = await this.#stream?.unsubscribe(uris);
+    return answer?.unknown ?? [];
   }
 
   /** Ends the stream; what was pushed through it is unverified from then on. */
   async close(): Promise<void> {
     this.#stop.abort();
     await this.#keeping;
-    await this.#recorder.run();
-    await this.#settler.settled();
   }
 
   #begin(): Promise<void> {
     return new Promise((resolve) => {
-      this.#kept = true;
-      this.#keeping = this.#keepOpen(resolve).finally(() => {
-        this.#kept = false;
-        resolve();
-      });
+      this.#keeping = this.#keepOpen(resolve).finally(resolve);
     });
   }
 
   /** Opens, waits for the end, reports it, and opens again, until the connection or this stream is closed. */
   async #keepOpen(onFirstTry: () => void): Promise<void> {
-    while (!this.#signal.aborted) {
-      const openedAt = performance.now();
-      const end = await this.#runOnce(onFirstTry);
+    let graceMs = 0;
+    for (let inARow = 1; !this.#signal.aborted; inARow += 1) {
+      const end = await this.#runOnce(graceMs, onFirstTry);
+      if (end === "lasted") {
+        inARow = 0;
+        this.#backoff.reset();
+      }
+      // One break is soon mended; until then what was pushed is unverified (U4).
+      else if (end === "failed" || end === "useless" || inARow > 1) await this.#pollAll();
       onFirstTry();
-      if (end === "useless") return;
-      if (performance.now() - openedAt > STABLE_AFTER_MS) this.#backoff.reset();
-      if (!this.#signal.aborted) await pause(this.#backoff.next(), this.#signal);
+      if (end === "useless" || this.#signal.aborted) return;
+      const pauseMs = Math.max(
+        this.#backoff.next(),
+        this.options.context.connection.wire.http?.patience.remainingMs ?? 0,
+      );
+      graceMs = end === "short" ? pauseMs : 0;
+      await pause(pauseMs, this.#signal);
     }
   }
 
-  /** One stream from its opening to its end. `useless`: the server pushes nothing, so there is no point in another. */
-  async #runOnce(onOpen: () => void): Promise<"ended" | "useless"> {
-    const { ledger, lease, logger, counts } = this.context;
+  /** One stream from its opening to its end. */
+  async #runOnce(graceMs: number, onOpen: () => void): Promise<StreamEnd> {
+    const { context, activation } = this.options;
     const closing = new AbortController();
-    const asked = [...this.watched].map(([uri, subscriptionId]) => ({ uri, subscriptionId }));
+    const ended = AbortSignal.any([closing.signal, this.#signal]);
     let stream: ResourceStream | undefined;
+    let openedAt: number | undefined;
     try {
-      stream = await this.#connect(asked, (end) => {
-        if (!this.#signal.aborted) logger.warn({ reason: end.reason }, `stream closed: ${end.message}`);
-        closing.abort();
-      });
-      const acknowledged = new Set(stream.acknowledged);
-      if (acknowledged.size === 0 && !stream.listChanged) {
-        await this.#activate(asked, acknowledged);
-        return "useless";
-      }
-      await ledger.openStream(lease.session, SHARD);
-      this.#stream = stream;
-      await this.#activate(asked, acknowledged);
-      logger.info({ pushed: counts.pushed, polled: counts.polled }, "stream open");
+      stream = await this.#open(closing);
+      openedAt = performance.now();
+      if (stream.acknowledged.length === 0 && !stream.listChanged) return stream.mayPush ? "failed" : "useless";
+      if (graceMs > 0) await pause(graceMs, ended);
+      if (ended.aborted) return "short";
+      await context.ledger.openStream(context.lease.session, this.shard);
+      this.#carries = true;
+      await activation.run(this.shard, [...this.#subscriptions.values()], this.#modeOn(stream));
+      context.logger.info({ shard: this.shard, pushed: stream.acknowledged.length }, "stream open");
       onOpen();
-      await this.#activateMissed(stream, asked.length);
-      void this.settleClosed();
-      await aborted(AbortSignal.any([closing.signal, this.#signal]));
+      this.options.onOpen();
+      await aborted(ended);
     } catch (error) {
-      await this.#failed(asked, error);
+      if (!ended.aborted) context.logger.warn(problemOf(error), "the stream could not be opened");
+      if (openedAt === undefined) return "failed";
     } finally {
-      const wasOpen = this.#stream !== undefined;
+      const carried = this.#carries;
+      this.#isOpening = false;
+      this.#carries = false;
       this.#stream = undefined;
-      if (wasOpen) await this.#broken();
+      if (carried) await this.#broken();
       await stream?.close();
     }
-    return "ended";
+    return performance.now() - openedAt > STABLE_AFTER_MS ? "lasted" : "short";
   }
 
-  #connect(asked: readonly { uri: string }[], onClosed: (end: StreamBreak) => void): Promise<ResourceStream> {
-    const { connection, logger } = this.context;
+  /** Opens the stream, and brings what came or went since it was asked for to it. */
+  async #open(closing: AbortController): Promise<ResourceStream> {
+    this.#isOpening = true;
+    const asked = new Set(this.#subscriptions.values());
+    const stream = await this.#connect([...asked], closing);
+    this.#stream = stream;
+    this.#isOpening = false;
+    const gone = [...asked].filter(({ uri }) => !this.#subscriptions.has(uri));
+    if (gone.length > 0) await stream.unsubscribe(gone.map(({ uri }) => uri));
+    const missed = [...this.#subscriptions.values()].filter((subscription) => !asked.has(subscription));
+    if (missed.length > 0) await this.#ask(stream, missed);
+    return stream;
+  }
+
+  #connect(asked: readonly WatchedSubscription[], closing: AbortController): Promise<ResourceStream> {
+    const { connection, logger } = this.options.context;
     return openResourceStream(connection, {
-      uris: this.#subscribable(asked),
-      listChanged: connection.capabilities.listChanged,
-      onUpdated: (uri) => this.#note(uri),
-      onListChanged: () => this.#noteListChanged(),
-      onClosed,
+      uris: asked.map(({ uri }) => uri),
+      listChanged: this.options.listChanged,
+      onUpdated: (uri) => this.options.onUpdated(uri),
+      onListChanged: () => this.options.onListChanged(),
+      onClosed: (end) => {
+        if (!this.#signal.aborted)
+          logger.warn({ shard: this.shard, reason: end.reason }, `stream closed: ${end.message}`);
+        closing.abort();
+      },
       onIgnored: (reason, uri) => logger.debug({ reason, uri }, "notification ignored"),
       signal: this.#signal,
     });
   }
 
-  async #broken(): Promise<void> {
-    const { ledger, lease, logger } = this.context;
-    if (!lease.held) return;
-    await ledger.breakStream(lease.session, SHARD).catch((error: unknown) => {
-      logger.error(problemOf(error), "the break of the stream could not be recorded");
+  /** Asks on the open stream for more. */
+  async #ask(stream: ResourceStream, subscriptions: readonly WatchedSubscription[]): Promise<void> {
+    const { activation, context } = this.options;
+    await stream.add(subscriptions.map(({ uri }) => uri)).catch((error: unknown) => {
+      context.logger.warn(problemOf(error), "what was asked for on the open stream is polled");
     });
+    const kept = subscriptions.filter((subscription) => this.#subscriptions.get(subscription.uri) === subscription);
+    await activation.run(this.shard, kept, this.#modeOn(stream));
+  }
+
+  #modeOn(stream: ResourceStream): (subscription: WatchedSubscription) => SubscriptionMode | undefined {
+    const acknowledged = new Set(stream.acknowledged);
+    return (subscription) => {
+      // It has ended since, and the next one asks for all of them.
+      if (this.#stream !== stream) return subscription.mode === undefined ? "polled" : undefined;
+      const isPushed = this.#carries && acknowledged.has(subscription.uri) && this.options.isTrusted(subscription);
+      return isPushed ? "pushed" : "polled";
+    };
+  }
+
+  async #broken(): Promise<void> {
+    const { ledger, lease, logger } = this.options.context;
+    if (!lease.held) return;
+    await this.options.activation
+      .inTurn(() => ledger.breakStream(lease.session, this.shard))
+      .catch((error: unknown) => {
+        logger.error(problemOf(error), "the break of the stream could not be recorded");
+      });
   }
 
   /** Nobody pushes these for now, so they are read on the timer (U3). */
-  async #failed(asked: readonly { uri: string; subscriptionId: number }[], error: unknown): Promise<void> {
-    const { logger, lease } = this.context;
+  async #pollAll(): Promise<void> {
+    const { lease, logger } = this.options.context;
     if (this.#signal.aborted || !lease.held) return;
-    logger.warn(problemOf(error), "the stream could not be opened");
-    await this.#activate(asked, new Set()).catch((failure: unknown) => {
-      logger.warn(problemOf(failure), "subscriptions could not be put on the timer");
+    await this.options.activation.poll(this.#subscriptions.values()).catch((error: unknown) => {
+      logger.warn(problemOf(error), "subscriptions could not be put on the timer");
     });
-  }
-
-  #subscribable(refs: readonly { uri: string }[]): string[] {
-    return this.context.connection.capabilities.subscribe ? refs.map(({ uri }) => uri) : [];
-  }
-
-  /** Discovery may have added some between the asking and the acknowledgement. */
-  async #activateMissed(stream: ResourceStream, askedCount: number): Promise<void> {
-    const missed = [...this.watched].slice(askedCount).map(([uri, subscriptionId]) => ({ uri, subscriptionId }));
-    if (missed.length === 0) return;
-    await this.#activate(missed, new Set(await stream.add(this.#subscribable(missed))));
-  }
-
-  async #takeNew(): Promise<SubscriptionRef[]> {
-    const { ledger, lease } = this.context;
-    const added: SubscriptionRef[] = [];
-    let afterId: number | undefined;
-    for (;;) {
-      const page = await ledger.subscriptionsToOpen(lease.session, {
-        limit: PAGE,
-        ...(afterId !== undefined && { afterId }),
-      });
-      added.push(...page);
-      for (const { uri, subscriptionId } of page) this.watched.set(uri, subscriptionId);
-      afterId = page.at(-1)?.subscriptionId;
-      if (page.length < PAGE) return added;
-    }
-  }
-
-  async #activate(
-    refs: readonly { uri: string; subscriptionId: number }[],
-    acknowledged: ReadonlySet<string>,
-  ): Promise<void> {
-    const { ledger, lease } = this.context;
-    for (let at = 0; at < refs.length; at += MAX_ACTIVATED) {
-      const batch = refs.slice(at, at + MAX_ACTIVATED);
-      const idsOf = (isPushed: boolean) =>
-        batch.filter(({ uri }) => acknowledged.has(uri) === isPushed).map(({ subscriptionId }) => subscriptionId);
-      await ledger.activateSubscriptions(lease.session, { shard: SHARD, pushed: idsOf(true), polled: idsOf(false) });
-    }
-    this.#count();
-    if (refs.length > 0) this.events.onReadsDue(0);
-  }
-
-  #note(uri: string): void {
-    this.#notified.add(uri);
-    void this.#recorder.run();
-  }
-
-  #noteListChanged(): void {
-    this.#listChanged = true;
-    void this.#recorder.run();
-  }
-
-  /** One statement at a time; what arrives meanwhile goes with the next. Never rejects. */
-  async #record(): Promise<void> {
-    const retry = new Backoff({ minMs: 50, maxMs: 2_000 });
-    while ((this.#notified.size > 0 || this.#listChanged) && this.context.lease.held) {
-      const uris = [...this.#notified];
-      const listChanged = this.#listChanged;
-      this.#notified.clear();
-      this.#listChanged = false;
-      try {
-        await this.#tell(uris, listChanged);
-      } catch (error) {
-        for (const uri of uris) this.#notified.add(uri);
-        this.#listChanged ||= listChanged;
-        this.context.logger.warn(problemOf(error), "a notification could not be recorded yet");
-        await pause(retry.next(), this.context.lease.lost);
-      }
-    }
-  }
-
-  async #tell(uris: readonly string[], listChanged: boolean): Promise<void> {
-    const { ledger, lease, settings } = this.context;
-    if (uris.length > 0) {
-      const outcomes = await ledger.recordNotifications(lease.session, uris, { windowMs: settings.coalesceMs });
-      this.events.onReadsDue(settings.coalesceMs);
-      const closed = outcomes.filter(({ outcome }) => outcome === "not_subscribed").map(({ uri }) => uri);
-      if (closed.length > 0) this.#giveUp(closed);
-    }
-    if (listChanged) {
-      await ledger.recordListChanged(lease.session);
-      this.events.onListChanged();
-    }
-  }
-
-  async #settle(): Promise<void> {
-    const { ledger, lease, logger } = this.context;
-    try {
-      for (let afterId = 0; this.#maySettle(); ) {
-        const page = await ledger.subscriptionsToSettle(lease.session, { limit: PAGE, afterId });
-        if (page.length > 0) await this.#unsubscribe(page);
-        afterId = page.at(-1)?.subscriptionId ?? afterId;
-        if (page.length < PAGE) return;
-      }
-    } catch (error) {
-      logger.warn(problemOf(error), "what was closed could not be unsubscribed yet");
-    }
-  }
-
-  /** A stream that is being opened asks for what was watched before: it is narrowed when it stands. */
-  #maySettle(): boolean {
-    return this.context.lease.held && !this.#signal.aborted && (!this.#kept || this.#stream !== undefined);
-  }
-
-  /** Without a stream the server pushes nothing, and there is nothing to ask. */
-  async #unsubscribe(refs: readonly SubscriptionRef[]): Promise<void> {
-    const { ledger, lease, logger } = this.context;
-    for (const { uri } of refs) this.watched.delete(uri);
-    const answer = await this.#stream?.unsubscribe(refs.map(({ uri }) => uri));
-    const unknown = new Set(answer?.unknown);
-    const idsOf = (isUnknown: boolean) =>
-      refs.filter(({ uri }) => unknown.has(uri) === isUnknown).map(({ subscriptionId }) => subscriptionId);
-    await ledger.settleUnsubscribe(lease.session, idsOf(false), "acknowledged");
-    await ledger.settleUnsubscribe(lease.session, idsOf(true), "unknown");
-    logger.info({ unsubscribed: refs.length - unknown.size, unknown: unknown.size }, "what was closed is unsubscribed");
-    this.#count();
-  }
-
-  /** The server still pushes what is closed in the ledger (U7). A lift brings it back by discovery. */
-  #giveUp(uris: readonly string[]): void {
-    for (const uri of uris) this.watched.delete(uri);
-    const unsubscribed = this.settleClosed().then(() => this.#stream?.unsubscribe(uris));
-    void unsubscribed
-      .then(() => this.#count())
-      .catch((error: unknown) => {
-        this.context.logger.debug(problemOf(error), "unsubscribing failed; what still arrives changes nothing");
-      });
-  }
-
-  #count(): void {
-    const { counts } = this.context;
-    counts.pushed = this.#stream?.acknowledged.length ?? 0;
-    counts.polled = this.watched.size - counts.pushed;
   }
 }
