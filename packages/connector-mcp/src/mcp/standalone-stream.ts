@@ -27,17 +27,17 @@ export interface StandaloneStreamOptions {
  * The one GET stream on which a server of the older era sends its notifications.
  *
  * Invariants:
- * 1. Every end is told, also the clean one, after which the client asks again without a word; what the server sent meanwhile is
- *    lost (U4).
- * 2. Only 405 says that there is none: any other refusal may be of the moment. The client asks no more after a few; whoever needs
- *    the stream has it asked for again.
- * 3. One at a time. A server answers a second one with an error, or hands it the notifications of the first.
+ * 1. Every end is told, also the clean one: what the server sends until the next is lost (U4).
+ * 2. Only 405 says that there is none: any other refusal may be of the moment.
+ * 3. One at a time: a server answers a second one with an error, or hands it the notifications of the first. So once it has
+ *    ended, it is whoever needs it who has it asked for, and not the client by itself.
  * 4. It is never resumed: event ids are left out, for a server that forgot them would leave the client open and deaf. What was
  *    missed is read again.
  */
 export class StandaloneStream {
   #state: "absent" | "opening" | "open" | "refused" = "absent";
   #failure: FencelineError<ConnectorErrorCode> | undefined;
+  #hasEnded = false;
   #asking: Promise<void> | undefined;
   #quietAfterMs: number | undefined;
   #quiet: NodeJS.Timeout | undefined;
@@ -83,7 +83,8 @@ export class StandaloneStream {
 
   /** What the client's request for the stream is answered with. */
   async answer(fetch: Fetch, url: string | URL, init: RequestInit | undefined): Promise<Response> {
-    if (this.#state === "opening" || this.#state === "open") return noStream();
+    const isUnasked = this.#hasEnded && !this.#asking;
+    if (this.#state === "opening" || this.#state === "open" || isUnasked) return noStream();
     this.#become("opening");
     let response: Response;
     try {
@@ -127,6 +128,7 @@ export class StandaloneStream {
       isOver = true;
       clearTimeout(this.#quiet);
       this.#failure = undefined;
+      this.#hasEnded = true;
       this.#become("absent");
       if (signal?.aborted) return;
       for (const listener of this.#onBreak) listener(cause);
