@@ -149,8 +149,9 @@ function outcomeOf(answer: ReadResourceResult, uri: string, maxBodyBytes: number
 function failureOf(connection: SourceConnection, error: unknown, signal: AbortSignal | undefined): ReadOutcome {
   const kind = connection.wire.failure(error, signal);
   const message = connection.wire.explain(error);
-  if (kind === "too_large") return { outcome: "too_large", bytes: undefined, message, cause: error };
-  return { outcome: kind, message, cause: error };
+  const cause = connection.wire.presentable(error);
+  if (kind === "too_large") return { outcome: "too_large", bytes: undefined, message, cause };
+  return { outcome: kind, message, cause };
 }
 
 /** SHA-256 over URI, MIME type and bytes of each part, in the server's order. */

@@ -97,6 +97,8 @@ export interface SourceWire {
   failure(error: unknown, signal?: AbortSignal): FailureKind;
   /** What an error says, in one line, free of the endpoint's secrets and of answers' bodies. */
   explain(error: unknown): string;
+  /** The error as it may ride as `cause`: free of the endpoint's secrets and of answers' bodies. */
+  presentable(error: unknown): unknown;
   /** The error to throw for a failed request; `what` names the request. */
   error(what: string, error: unknown, signal?: AbortSignal): FencelineError<ConnectorErrorCode>;
 }

@@ -35,30 +35,79 @@ export type SourceEndpoint = (StdioEndpoint | HttpEndpoint) & {
   requestTimeoutMs?: number;
 };
 
-/** The endpoint as it may appear in a message: never arguments, credentials or a query. */
+/** The endpoint as it may appear in a message: never arguments, credentials, a query, or what looks like a token in the path. */
 export function describeEndpoint(endpoint: SourceEndpoint): string {
   if (!("url" in endpoint)) return `command ${endpoint.command}`;
-  const url = parseUrl(endpoint.url);
-  return `${url.origin}${url.pathname}`;
+  const { origin, pathname } = parseUrl(endpoint.url);
+  return origin + pathname.replace(/[^/]+/g, (segment) => (isToken(segment) ? "***" : segment));
 }
+
+/** Shorter ones are parts of ordinary words. */
+const SHORTEST_SECRET = 6;
 
 /** Replaces every secret that the endpoint carries or was given since, for texts that came from the server. */
 export function redactor(endpoint: SourceEndpoint): (text: string) => string {
-  const fixed = secretsOf(endpoint);
+  const fixed = "url" in endpoint ? secretsOfHttp(endpoint) : secretsOfProcess(endpoint);
   const authorization = "url" in endpoint && endpoint.auth ? authorizationOf(endpoint.auth) : undefined;
   return (text) => {
-    const secrets = [...fixed, ...(authorization?.secrets() ?? [])].filter((secret) => secret.length >= 6);
+    const secrets = [...fixed, ...(authorization?.secrets() ?? [])].filter(({ length }) => length >= SHORTEST_SECRET);
     secrets.sort((a, b) => b.length - a.length);
     return secrets.reduce((redacted, secret) => redacted.replaceAll(secret, "***"), text);
   };
 }
 
-function secretsOf(endpoint: SourceEndpoint): string[] {
-  if (!("url" in endpoint)) return Object.values(endpoint.env ?? {});
+function secretsOfHttp(endpoint: HttpEndpoint): string[] {
   const values = Object.values(endpoint.headers ?? {});
   // A server may repeat the credentials without their scheme ("Bearer").
   const credentials = values.flatMap((value) => value.split(/\s+/).slice(1));
-  return [...values, ...credentials, ...parseUrl(endpoint.url).searchParams.values()];
+  return [
+    ...values,
+    ...credentials,
+    ...secretsOfUrl(endpoint.url),
+    ...parseUrl(endpoint.url).pathname.split("/").filter(isToken),
+  ];
+}
+
+/** A path, a word, or the name of a package with its version: what an argument says that keeps no secret. */
+const PLAIN_ARGUMENT = /^(?:(?:\.{0,2}|~|[A-Za-z]:)[\\/][^?=&]*|[A-Za-z@/._-]+(?:@[~^]?\d[\w.+-]*)?)$/;
+
+/**
+ * Which of the arguments are secret is not known. The value of an option (`--token x`, `--token=x`) is taken for one, and whatever is
+ * neither an option's name nor plain.
+ */
+function secretsOfProcess({ args = [], env = {} }: StdioEndpoint): string[] {
+  const values = args.flatMap((argument, at) => {
+    const [, option, value] = /^(--?[A-Za-z][\w-]*)(?:=(.*))?$/s.exec(argument) ?? [];
+    if (option !== undefined) return value === undefined ? [] : [argument, value];
+    const isValue = /^--[A-Za-z][\w-]*$/.test(args[at - 1] ?? "");
+    return isValue || !PLAIN_ARGUMENT.test(argument) ? [argument] : [];
+  });
+  const all = [...Object.values(env), ...values];
+  return [...all, ...all.flatMap(secretsOfUrl)];
+}
+
+/** User and password of a URL and what its query holds, as they stand there and decoded. */
+function secretsOfUrl(text: string): string[] {
+  if (!URL.canParse(text)) return [];
+  const { username, password, search, searchParams } = new URL(text);
+  const raw = search
+    .slice(1)
+    .split("&")
+    .map((pair) => pair.slice(pair.indexOf("=") + 1));
+  return [username, password, ...raw, ...searchParams.values()].flatMap((secret) => [secret, decoded(secret)]);
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Some servers take the credential as a part of the path. */
+function isToken(segment: string): boolean {
+  return segment.length >= 20 && /\d/.test(segment) && /^[\w~-]+$/.test(segment);
 }
 
 /** Starts a server's process; `onStderr` receives what it writes beside the protocol. */

@@ -18,6 +18,7 @@ import { type ConnectorErrorCode, connectorError } from "../errors.js";
 import { ChannelProbe } from "./channel-probe.js";
 import { HttpWatch } from "./http-watch.js";
 import { LenientAnswers } from "./lenient-answers.js";
+import { presentableError } from "./presentable-error.js";
 import type { IgnoredReason } from "./resource-stream.js";
 import type { ServerProcess } from "./server-process.js";
 import type {
@@ -187,7 +188,7 @@ export class SourceLink implements SourceConnection, SourceWire {
       throw connectorError(
         "after_connect_failed",
         `afterConnect tool ${call.tool} of ${this.#name}: ${problem.message}`,
-        { cause: problem.cause },
+        { cause: this.presentable(problem.cause) },
       );
     }
   }
@@ -217,7 +218,11 @@ export class SourceLink implements SourceConnection, SourceWire {
 
   error(what: string, error: unknown, signal?: AbortSignal): FencelineError<ConnectorErrorCode> {
     const kind = this.failure(error, signal);
-    return connectorError(failureCode(kind), `${what} at ${this.#name}: ${this.explain(error)}`, { cause: error });
+    return this.#connectorError(failureCode(kind), `${what} at ${this.#name}`, error);
+  }
+
+  presentable(error: unknown): unknown {
+    return presentableError(error, this.#redact);
   }
 
   explain(error: unknown): string {
@@ -250,13 +255,10 @@ export class SourceLink implements SourceConnection, SourceWire {
 
   /** The GET stream has nobody who waits for it, and so nobody who is told why it did not open. */
   #noteStreamFailure(error: Error): void {
-    if (!this.#isConnected) return;
-    const isUnauthorized = error instanceof UnauthorizedError;
-    if (!isUnauthorized && !(error instanceof SdkHttpError && error.code === SdkErrorCode.ClientHttpFailedToOpenStream))
-      return;
+    const isAboutStream = error instanceof SdkHttpError && error.code === SdkErrorCode.ClientHttpFailedToOpenStream;
+    if (error instanceof UnauthorizedError || (isAboutStream && error.status === 401)) this.failure(error);
     // Servers without such a stream refuse it in any way they like: only a request tells whether the session is lost.
-    if (isUnauthorized || error.status === 401) this.failure(error);
-    else this.#probe.doubt();
+    else if (isAboutStream && this.#isConnected) this.#probe.doubt();
   }
 
   /** An error for no request is how some servers answer a session they do not know; whoever asked waits until the timeout. */
@@ -287,8 +289,8 @@ export class SourceLink implements SourceConnection, SourceWire {
   #end(end: ConnectionEnd): void {
     if (this.#ended) return;
     this.#probe.stop();
-    this.#ended = end;
-    this.#resolveClosed(end);
+    this.#ended = "cause" in end ? { ...end, cause: this.presentable(end.cause) } : end;
+    this.#resolveClosed(this.#ended);
   }
 
   #watchTransport(): void {
@@ -346,7 +348,11 @@ export class SourceLink implements SourceConnection, SourceWire {
     const kind = this.failure(error, signal);
     // An end during the handshake is no lost session: there was none yet.
     const code = kind === "session_lost" ? "source_unreachable" : failureCode(kind);
-    return connectorError(code, `cannot connect to ${this.#name}: ${this.explain(error)}`, { cause: error });
+    return this.#connectorError(code, `cannot connect to ${this.#name}`, error);
+  }
+
+  #connectorError(code: ConnectorErrorCode, what: string, error: unknown): FencelineError<ConnectorErrorCode> {
+    return connectorError(code, `${what}: ${this.explain(error)}`, { cause: this.presentable(error) });
   }
 }
 

@@ -6,7 +6,7 @@ import type { StreamableHTTPReconnectionOptions } from "@modelcontextprotocol/cl
 import { Backoff } from "../backoff.js";
 
 /** Streams that could not be opened in a row, after which the connection counts as lost. */
-const MAX_FAILED = 6;
+const MAX_FAILED = 4;
 /** A stream that stood this long was a good one. */
 const STABLE_AFTER_MS = 30_000;
 /** What a server asks for with `retry`, at most. */

@@ -130,7 +130,9 @@ function whatItSays(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof SyntaxError) return "not valid JSON";
   if (error instanceof SdkHttpError) return httpMessageOf(error);
-  return error instanceof SdkError ? invalidFieldsIn(error.message) : error.message;
+  if (error instanceof SdkError) return invalidFieldsIn(error.message);
+  // The SDK quotes a message that it has no use for, whole: an answer that comes after its timeout, with all its content.
+  return error.name === "Error" ? error.message.replace(/:\s*[[{].*$/s, "") : error.message;
 }
 
 function httpMessageOf(error: SdkHttpError): string {

@@ -18,6 +18,8 @@ export interface LegacyServer extends HttpServer {
   sendListChanged(): Promise<void>;
   /** Forgets every session, as a restart would; a request of one is answered with this from then on. Default: 404, plain. */
   forgetSessions(answer?: UnknownSessionAnswer): void;
+  /** Answers every further request for the notification stream with this status. */
+  refuseStreams(status: number): void;
   /** Answers every unsubscribe with an internal error. */
   refuseUnsubscribe(): void;
 }
@@ -37,6 +39,7 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
   const subscribed = new Set<string>();
   let unsubscribeFails = false;
   let unknownSession = NOT_FOUND;
+  let streamStatus: number | undefined;
 
   function newServer(): Server {
     const server = new Server(
@@ -75,6 +78,7 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
   }
 
   const http = await serveHttp(async (request, response) => {
+    if (streamStatus !== undefined && request.method === "GET") return void response.writeHead(streamStatus).end();
     const id = request.headers["mcp-session-id"];
     const known = typeof id === "string" ? sessions.get(id)?.transport : undefined;
     const body = request.method === "POST" ? (JSON.parse(await bodyOf(request)) as { id?: unknown }) : undefined;
@@ -98,6 +102,9 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
     forgetSessions(answer = NOT_FOUND) {
       unknownSession = answer;
       sessions.clear();
+    },
+    refuseStreams(status) {
+      streamStatus = status;
     },
     refuseUnsubscribe() {
       unsubscribeFails = true;

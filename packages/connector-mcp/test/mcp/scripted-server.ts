@@ -21,6 +21,8 @@ export interface ScriptedServer extends HttpServer {
 export async function startScriptedServer(script: {
   capabilities?: Record<string, unknown>;
   reply?: (method: string, params: Params, asked: number) => Reply | undefined;
+  /** Instead of what `server/discover` is answered with. */
+  discover?: () => Reply | undefined;
   /** The first message on a listen stream, or "silence". Default: everything asked for is acknowledged. */
   acknowledge?: (filter: Params) => unknown;
   /** Gives events ids, so that the client takes the stream for one it may resume. */
@@ -52,7 +54,10 @@ export async function startScriptedServer(script: {
       return;
     }
     const asked = requests.filter((earlier) => earlier.method === method).length;
-    const reply = method === "server/discover" ? discovery(script.capabilities) : script.reply?.(method, params, asked);
+    const reply =
+      method === "server/discover"
+        ? (script.discover?.() ?? discovery(script.capabilities))
+        : script.reply?.(method, params, asked);
     if (reply === "silence") return;
     if (reply && "status" in reply) return void response.writeHead(reply.status, reply.headers).end(reply.body);
     const answer = reply ?? { error: { code: -32601, message: "not scripted" } };

@@ -1,18 +1,13 @@
-import { randomUUID } from "node:crypto";
-import { existsSync, readFileSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { FencelineError } from "@fenceline/ledger";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { connectSource, type SourceConnection } from "#src/mcp/source-connection.js";
 import { startLegacyServer } from "./legacy-server.js";
 import { startModernServer } from "./modern-server.js";
 import { scanToEnd } from "./scan-to-end.js";
+import { isAlive, stdioEndpoint } from "./stdio-endpoint.js";
 
-const STDIO_SERVER = fileURLToPath(new URL("stdio-server.mjs", import.meta.url));
 const EVERYTHING = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/dist/index.js");
 const TOKEN = "secret-token-1";
 
@@ -24,30 +19,6 @@ afterEach(async () => {
 function closing<T extends { close(): Promise<void> }>(opened: T): T {
   cleanups.push(() => opened.close());
   return opened;
-}
-
-/** An endpoint of the stdio server, and the process ids of everything it started. */
-function stdioEndpoint(mode: string): {
-  command: string;
-  args: string[];
-  env: Record<string, string>;
-  pids: () => number[];
-} {
-  const pidFile = join(tmpdir(), `fenceline-${randomUUID()}`);
-  cleanups.push(() => rmSync(pidFile, { force: true }));
-  const pids = (): number[] =>
-    existsSync(pidFile) ? readFileSync(pidFile, "utf8").trim().split("\n").map(Number) : [];
-  return { command: process.execPath, args: [STDIO_SERVER], env: { PID_FILE: pidFile, MODE: mode }, pids };
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-  } catch {
-    return false;
-  }
-  // An orphan that ended stays as a zombie where no init process reaps it.
-  return !existsSync(`/proc/${pid}/stat`) || !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
 }
 
 async function failureOf(connecting: Promise<SourceConnection>): Promise<FencelineError> {
