@@ -23,8 +23,8 @@ export interface SourceCapabilities {
 /**
  * Why a connection ended.
  *
- * `local`: {@link SourceConnection.close} was called. `remote`: the process or its pipe ended, or the stream of notifications does
- * not open any more. `session_lost`: the server does not know the session any more, or does not answer when it is asked.
+ * `local`: {@link SourceConnection.close} was called. `remote`: the process or its pipe ended. `session_lost`: the server does
+ * not know the session any more, or does not answer when it is asked.
  */
 export interface ConnectionEnd {
   reason: "local" | "remote" | "session_lost";

@@ -131,10 +131,7 @@ export function stdioTransport(
 }
 
 /** @throws {FencelineError} `source_endpoint_invalid` */
-export function httpTransport(
-  endpoint: HttpEndpoint,
-  options: { fetch: Fetch; reopening: StreamReopening },
-): StreamableHTTPClientTransport {
+export function httpTransport(endpoint: HttpEndpoint, fetch: Fetch): StreamableHTTPClientTransport {
   const url = parseUrl(endpoint.url);
   if (url.username !== "" || url.password !== "") {
     // fetch refuses such a URL with a message that repeats it.
@@ -144,9 +141,9 @@ export function httpTransport(
     );
   }
   return new StreamableHTTPClientTransport(url, {
-    fetch: options.fetch,
+    fetch,
     reconnectionOptions: StreamReopening.sdkOptions,
-    reconnectionScheduler: options.reopening.schedule,
+    reconnectionScheduler: new StreamReopening().schedule,
     requestInit: { headers: validHeaders(endpoint.headers ?? {}) },
     ...(endpoint.auth && { authProvider: authorizationOf(endpoint.auth).provider }),
   });

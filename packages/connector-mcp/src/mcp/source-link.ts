@@ -39,7 +39,6 @@ import {
   type SourceEndpoint,
   stdioTransport,
 } from "./source-endpoint.js";
-import { StreamReopening } from "./stream-reopening.js";
 import { classifyFailure, describeError, type FailureKind, failureCode, isDoubtful } from "./wire-failure.js";
 
 const CLIENT_INFO = { name: "fenceline", version: "0.1.0" };
@@ -109,8 +108,7 @@ export class SourceLink implements SourceConnection, SourceWire {
         // From no event on: a stream of its own.
         requestStream: () => transport.resumeStream(""),
       });
-      const reopening = new StreamReopening(() => this.#end({ reason: "remote" }));
-      const transport = httpTransport(endpoint, { fetch: this.http.fetch, reopening });
+      const transport = httpTransport(endpoint, this.http.fetch);
       this.#transport = transport;
     } else {
       this.http = undefined;

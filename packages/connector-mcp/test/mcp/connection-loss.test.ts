@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { readResource } from "#src/mcp/fenced-read.js";
 import { type ConnectOptions, connectSource, type SourceEndpoint } from "#src/mcp/source-connection.js";
 import { startLegacyServer } from "./legacy-server.js";
@@ -89,13 +89,3 @@ describe("an answer that is none", () => {
     await expect(connection.closed).resolves.toMatchObject({ reason: "session_lost" });
   });
 });
-
-test("a notification stream that is refused again and again ends the connection, for another to be made (U4)", async () => {
-  const server = await startLegacyServer();
-  onTestFinished(() => server.close());
-  const connection = await connect({ url: server.url });
-  await vi.waitFor(() => expect(server.streams.size).toBe(1), within);
-  server.refuseStreams(503);
-  server.cut();
-  await expect(connection.closed).resolves.toMatchObject({ reason: "remote" });
-}, 30_000);
