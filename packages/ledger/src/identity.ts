@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import type { Queryable } from "./database/database.js";
-import { formatEntryId, parseEntryId } from "./entry-id.js";
+import { type EntryIdParts, formatEntryId, parseEntryId } from "./entry-id.js";
 import { assert, FencelineError } from "./errors.js";
 import { call } from "./fenced-call.js";
 
@@ -122,12 +122,15 @@ function sameBytes(left: Buffer, right: Buffer): boolean {
 
 /** Public ids of this ledger's entries, and back. */
 export function entryIds({ mark }: LedgerIdentity) {
+  /** What the id of an entry of this ledger says; `undefined` for any other text. */
+  const partsOf = (id: string): EntryIdParts | undefined => {
+    const parts = parseEntryId(id);
+    return parts?.mark === mark ? parts : undefined;
+  };
   return {
     format: (indexId: number, number: number): string => formatEntryId({ mark, indexId, number }),
+    partsOf,
     /** The number of an entry of this ledger; `undefined` for any other text. */
-    numberOf: (id: string): number | undefined => {
-      const parts = parseEntryId(id);
-      return parts?.mark === mark ? parts.number : undefined;
-    },
+    numberOf: (id: string): number | undefined => partsOf(id)?.number,
   };
 }

@@ -41,22 +41,18 @@ export function visibilityLedger(database: Queryable, identity: LedgerIdentity):
   const ids = entryIds(identity);
   return checkedCalls(visibilityArguments, {
     async visibleEntries({ index, entryIds: asked, asker }) {
-      const numbers = asked.map((id) => ids.numberOf(id));
-      const known = [...new Set(numbers.filter((number) => number !== undefined))];
+      const parts = asked.map((id) => ids.partsOf(id));
+      const known = [...new Set(parts.flatMap((part) => part?.number ?? []))];
       if (known.length === 0 || asker.length === 0) return [];
       const rows = await database.query<VisibleRow>(
-        "select * from fenceline.visible_entries($1, $2, $3)",
+        `select entry_numbers::text, index_id, subscription_id, ordinal, source, reader, uri, freshness, verified_at, age_ms
+         from fenceline.visible_entries($1, $2, $3)`,
         [index, known, asker],
         PREPARED,
       );
-      const rowOf = new Map(rows.map((row) => [row.entry_number, row]));
-      return asked.flatMap((id, position) => {
-        const row = rowOf.get(numbers[position] ?? Number.NaN);
-        // The id names the index as well: one of this ledger's numbers under another index is no entry.
-        if (row === undefined || ids.format(row.index_id, row.entry_number) !== id.toLowerCase()) return [];
-        return [
-          {
-            entryId: id,
+      const found = new Map(
+        rows.flatMap((row) => {
+          const entry = {
             lineageId: lineageIdOf(row.subscription_id, row.ordinal),
             source: row.source,
             reader: row.reader,
@@ -64,15 +60,24 @@ export function visibilityLedger(database: Queryable, identity: LedgerIdentity):
             freshness: row.freshness,
             verifiedAt: row.verified_at ?? undefined,
             ageMs: row.age_ms ?? undefined,
-          },
-        ];
+          };
+          const numbers = row.entry_numbers.slice(1, -1).split(",");
+          return numbers.map((number) => [Number(number), { indexId: row.index_id, entry }] as const);
+        }),
+      );
+      return asked.flatMap((entryId, position) => {
+        const { indexId, number } = parts[position] ?? {};
+        const group = number === undefined ? undefined : found.get(number);
+        // The id names the index as well: one of this ledger's numbers under another index is no entry.
+        return group === undefined || group.indexId !== indexId ? [] : [{ entryId, ...group.entry }];
       });
     },
   });
 }
 
 interface VisibleRow {
-  readonly entry_number: number;
+  /** As PostgreSQL writes an array: `{1,2}`. */
+  readonly entry_numbers: string;
   readonly index_id: number;
   readonly subscription_id: number;
   readonly ordinal: number;

@@ -1,8 +1,18 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
+import { lineageIdOf } from "#src/lineage-id.js";
 import type { UriScope } from "#src/uri-scope.js";
-import { activate, openSession } from "./ledger-under-test.js";
-import { activeSource, createIndex, describeWholeLedger, indexDue, readNow, seen } from "./whole-ledger.js";
+import { accept, activate, issueOne, openSession } from "./ledger-under-test.js";
+import {
+  activeSource,
+  createDerivedIndex,
+  createIndex,
+  derive,
+  describeWholeLedger,
+  indexDue,
+  readNow,
+  seen,
+} from "./whole-ledger.js";
 
 const BASIC = "catalog://plans/basic";
 const PRO = "catalog://plans/pro";
@@ -163,6 +173,37 @@ describeWholeLedger("visibility", (ledger) => {
     expect(await seen(ledger, index, READER)).toEqual(["open"]);
   });
 
+  test("where a place is granted to hundreds of others, an audience's own grant counts, and no less (G1, G2, F5)", async () => {
+    const directory = "catalog://plans";
+    const parts = { "catalog://plans/open": "open", "catalog://plans/secret": "secret" };
+    const { session, source } = await activeSource(ledger, [directory, "catalog://other"]);
+    const index = await createIndex(ledger);
+    await readNow(ledger, session, [directory, "catalog://other"], (uri) => (uri === directory ? parts : "other"));
+    await indexDue(ledger, index, source);
+    // The asker's audiences are named last, so that an index finds their grants after all others'.
+    const others = Array.from({ length: 250 }, (_, number) => `group:other-${number}`);
+    const grantOf = (audience: string, scope: UriScope) => ({ source, reader: "svc:rag", audience, scope });
+    await ledger.replaceConfiguredGrants(
+      [source],
+      [
+        ...others.map((audience) => grantOf(audience, { everything: true })),
+        grantOf("group:all", { everything: true }),
+        grantOf("group:whole", { uri: directory }),
+        grantOf("group:part", { uri: "catalog://plans/open" }),
+        grantOf("user:exact", { uri: directory }),
+      ],
+    );
+    expect(await seen(ledger, index, ["user:lee", "group:all"])).toEqual(["open", "other", "secret"]);
+    expect(await seen(ledger, index, ["user:lee", "group:none"])).toEqual([]);
+    expect(await seen(ledger, index, ["user:exact"])).toEqual([]);
+    expect(await seen(ledger, index, ["user:lee", "group:whole", "group:part"])).toEqual([]);
+    await ledger.grant(grantOf("group:part", { uri: directory }));
+    expect(await seen(ledger, index, ["user:lee", "group:whole", "group:part"])).toEqual(["open"]);
+    await ledger.revoke({ source, subject: "group:all", scope: { uri: "catalog://plans/secret" }, reason: "r" });
+    expect(await seen(ledger, index, ["user:lee", "group:all"])).toEqual(["open", "other"]);
+    expect(await seen(ledger, index, ["user:lee", "group:all", "group:other-7"])).toEqual(["open", "other", "secret"]);
+  });
+
   test("a revocation of every source hides in each of them, also in one the subject reads later (P1, P2)", async () => {
     const reader = `svc:${randomUUID()}`;
     const one = await readAs(reader);
@@ -254,6 +295,37 @@ describeWholeLedger("visibility", (ledger) => {
     await indexDue(ledger, index, source);
     expect(await freshness(index)).toEqual(["fresh", "fresh"]);
     expect(await seen(ledger, index, READER)).toEqual(["120", PRO]);
+  });
+
+  test("an entry of which one ingredient was never confirmed says of no time that it was (§9, L1)", async () => {
+    const { session } = await activeSource(ledger, [BASIC, PRO]);
+    await readNow(ledger, session, [BASIC], (uri) => uri);
+    const late = await issueOne(ledger, session);
+    expect(late.uri).toBe(PRO);
+    await ledger.recordNotifications(session, [PRO]);
+    expect(await accept(ledger, session, late, "out of date already")).toBe("accepted_not_current");
+    const summaries = await createDerivedIndex(ledger);
+    const ingredients = await ledger.sql<{ subscriptionId: number; ordinal: number }>(
+      `select subscription_id as "subscriptionId", version_ordinal as ordinal from fenceline.subscription where scope_id = $1`,
+      [session.scopeId],
+    );
+    await derive(
+      ledger,
+      summaries,
+      {
+        kind: "summary",
+        digests: [ledger.digestChunk("both")],
+        parents: ingredients.map((of) => ({
+          as: "ingredient",
+          of: { lineageId: lineageIdOf(of.subscriptionId, of.ordinal) },
+        })),
+      },
+      "both",
+    );
+    const asked = { index: summaries.ref.name, entryIds: [...summaries.entries.keys()], asker: READER };
+    expect(await ledger.visibleEntries(asked)).toMatchObject([
+      { freshness: "changed", verifiedAt: undefined, ageMs: undefined },
+    ]);
   });
 
   test("pushed content is unverified once its stream broke, until it is read again; polled content is not (U4, §9)", async () => {

@@ -85,7 +85,8 @@ begin
     with exported as (
       insert into fenceline.export as x (entry_number, group_id, destination, roots_known)
       select e.entry_number, e.group_id, p_destination, true
-      from fenceline.visible_entries(p_index, p_entries, p_asker) v join fenceline.entry e using (entry_number)
+      from (select unnest(v.entry_numbers) as entry_number from fenceline.visible_entries(p_index, p_entries, p_asker) v offset 0) v
+      join fenceline.entry e using (entry_number)
       order by e.entry_number
       returning x.export_id, x.entry_number, x.group_id
     ), held as (

@@ -3,159 +3,152 @@
 --   p_entries  entry numbers
 --   p_asker    names of the user (first) and its groups; those nobody ever named match nothing. Whoever is named `user:…` or
 --              `svc:…` counts as the user in whatever place.
--- Result: a row per visible entry: the version it stands for, its source, reader and URI (the part's), its freshness
+-- Result: a row per group of visible entries: the version they stand for, its source, reader and URI (the part's), its freshness
 -- (`fresh`, `expired`, `unverified`, `changed`) and when its content was last confirmed, and how long ago. Of several alternatives the freshest
 -- counts, of several ingredients the least fresh.
 create or replace function fenceline.visible_entries(p_index text, p_entries bigint[], p_asker text[])
-returns table (entry_number bigint, index_id int, subscription_id bigint, ordinal bigint, source text, reader text,
+returns table (entry_numbers bigint[], index_id int, subscription_id bigint, ordinal bigint, source text, reader text,
                uri text, freshness text, verified_at timestamptz, age_ms bigint)
-language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql stable set enable_seqscan = off set enable_bitmapscan = off set enable_memoize = off as $$
 #variable_conflict use_column
 declare
   v_users bigint[];
   v_asker bigint[];
+  v_denied bigint[]; -- of the asker, whom anything was revoked of as an audience
   v_indexes int[];
+  v_now timestamptz := fenceline.now();
 begin
   select coalesce(array_agg(s.subject_id) filter (where s.name = p_asker[1] or s.name ~ '^(user|svc):'), '{}'),
-         coalesce(array_agg(s.subject_id), '{}')
-  into v_users, v_asker
+         coalesce(array_agg(s.subject_id), '{}'),
+         coalesce(array_agg(s.subject_id) filter (where exists (
+           select 1 from fenceline.revocation v
+           where v.subject_id = s.subject_id and v.state <> 'LIFTED' and v.role <> 'reader')), '{}')
+  into v_users, v_asker, v_denied
   from fenceline.subject s where s.name = any (p_asker);
   v_indexes := array(select i.index_id from fenceline.index i where i.name = p_index and i.retired_at is null);
   if v_asker = '{}' or v_indexes = '{}' then
     return;
   end if;
-  -- Edges are numbered, and all their hashes looked up at once; then only the edges that have one of those found are joined.
-  -- Pairwise tests (`hash = any (array)` per edge), and joins of whole CTEs with one another, which are planned for ten rows,
-  -- took several times as long, and so did an ordered aggregate per group, and `unnest` as a joined function. `is true` keeps
-  -- `in` a hashed lookup, `offset 0` keeps it before the join.
+  -- Each edge asks the two indexes for what covers it. To look all hashes up at once, and join the edges with what was found,
+  -- took half as long again: most of it went into numbering, hashing and sorting them.
   return query
-    with asked as materialized (
-      select e.group_id, array_agg(e.entry_number) as entries
-      from fenceline.entry e where e.entry_number = any (p_entries) group by e.group_id
-    ), present as materialized (
-      select g.group_id, g.index_id, g.audience_id, g.ingredients, a.entries
-      from asked a
-      join fenceline.entry_group g using (group_id)
+    with edge as materialized (
+      select a.group_id, a.entries, g.index_id, g.ingredients, r.ingredient, r.subscription_id, r.ordinal, r.scope_id,
+             s.notification_number > s.seen_notification or r.ordinal < s.version_ordinal as changed,
+             s.pushed, s.shard, s.seen_stream_epoch, s.verified_at, coalesce(part.resource_key, s.uri) as uri
+      from (select e.group_id, array_agg(e.entry_number) as entries
+            from fenceline.entry e where e.entry_number = any (p_entries) group by e.group_id offset 0) a
+      join fenceline.entry_group g on g.group_id = a.group_id
+      join fenceline.group_root r on r.group_id = a.group_id
+      join fenceline.subscription s on s.subscription_id = r.subscription_id
+      join fenceline.policy_scope p on p.scope_id = r.scope_id
+      join fenceline.resource q on q.resource_id = r.resource_id
+      left join fenceline.resource part on part.resource_id = nullif(r.part_id, r.resource_id)
+      cross join lateral (
+        -- Who of the asker was revoked here as an audience.
+        select case when v_denied = '{}' then v_denied else array(
+          select c.subject_id from fenceline.revocation_cover c
+          where c.hash = any (q.deny_hashes || part.deny_hashes) and c.subject_id = any (v_denied) and c.as_audience) end as audiences
+        offset 0
+      ) d
       where g.state = 'PRESENT' and g.index_id = any (v_indexes)
-        and (g.audience_id is null or g.audience_id = any (v_asker))
-    ), root as materialized (
-      select row_number() over () as edge, g.*, r.ingredient, r.subscription_id, r.ordinal, r.scope_id, r.resource_id, r.part_id
-      from present g join fenceline.group_root r on r.group_id = g.group_id and r.state = 'CURRENT'
+        and r.state = 'CURRENT'
+        -- A generation in which nothing was accepted yet serves nothing of those before it.
+        and s.hidden_because is null and s.lifecycle <> 'RECONCILIATION_REQUIRED' and s.digest_generation = s.generation
+        and not d.audiences && v_users
+        -- What was made for one audience goes with it, whatever else would show it.
+        and (g.audience_id is null or g.audience_id = any (v_asker) and g.audience_id <> all (d.audiences))
+        and not (p.standing_revocations > 0 and exists (
+          select 1 from fenceline.revocation_cover c
+          where c.hash = any (q.deny_hashes || part.deny_hashes) and c.subject_id = p.subject_id and c.as_reader))
+        -- Some audience that is not revoked there; where there is a part, one that is granted both.
+        and (p.subject_id = any (v_asker) and p.subject_id <> all (d.audiences)
+          or exists (
+            select 1 from fenceline.first_grants(q.cover_hashes) f
+            where f.audience_id = any (v_asker) and f.audience_id <> all (d.audiences)
+              and f.reader_id = p.subject_id and f.source_id = p.source_id
+              and fenceline.grant_covers(f.key_prefix, f.match_prefix, q.segment_key, q.match_key)
+              and (part.resource_id is null or (
+                select true from fenceline.access_grant g
+                where g.cover_hash = any (part.cover_hashes) and g.audience_id = f.audience_id
+                  and g.reader_id = f.reader_id and g.source_id = f.source_id
+                  and fenceline.grant_covers(g.key_prefix, g.match_prefix, part.segment_key, part.match_key)
+                limit 1)))
+          or (select count(*) from fenceline.first_grants(q.cover_hashes)) = 200
+            and fenceline.is_granted_among_many(v_asker, d.audiences, p.subject_id, p.source_id, q.resource_id, part.resource_id))
     ), scope as materialized (
       -- What all edges of a scope share is looked up once.
-      select p.scope_id, p.source_id, p.subject_id as reader_id, reader.name as reader, src.name as source, src.staleness_ms,
-             p.suspended_at, p.restored_at,
-             coalesce(x.ended_at is null and x.expires_at > fenceline.now(), false) as held
-      from (select distinct r.scope_id from root r) c
+      select p.scope_id, reader.name as reader, src.name as source, src.staleness_ms * interval '1 millisecond' as staleness,
+             p.suspended_at, p.restored_at, coalesce(x.ended_at is null and x.expires_at > v_now, false) as held
+      from (select distinct e.scope_id from edge e) c
       join fenceline.policy_scope p using (scope_id)
       join fenceline.source src using (source_id)
       join fenceline.subject reader on reader.subject_id = p.subject_id
       left join fenceline.session x on x.scope_id = p.scope_id and x.generation = p.session_generation
-    ), edge as materialized (
-      select r.edge, r.group_id, r.ingredient, r.subscription_id, r.ordinal, r.audience_id, r.index_id,
-             r.ingredients, r.entries, p.source_id, p.reader_id, p.reader,
-             q.segment_key, q.match_key, q.cover_hashes, part.resource_id as part_id, part.segment_key as part_segment_key,
-             part.match_key as part_match_key, part.cover_hashes as part_cover_hashes,
-             q.deny_hashes || part.deny_hashes as deny_hashes,
-             case
-               when s.notification_number > s.seen_notification or r.ordinal < s.version_ordinal then 3
-               when p.suspended_at is not null then 2
-               -- The database was restored from a backup, and nothing was read since (restore.sql).
-               when s.verified_at < p.restored_at then 2
-               -- Without a holder whose lease stands, nobody hears of a change.
-               when s.pushed and (t.epoch is distinct from s.seen_stream_epoch or not p.held) then 2
-               when s.verified_at is null
-                 or s.verified_at + p.staleness_ms * interval '1 millisecond' <= fenceline.now() then 1
-               else 0
-             end as rank,
-             s.verified_at, p.source, coalesce(part.resource_key, s.uri) as uri
-      from root r
-      join fenceline.subscription s using (subscription_id)
-      join scope p on p.scope_id = r.scope_id
-      join fenceline.resource q on q.resource_id = r.resource_id
-      left join fenceline.resource part on part.resource_id = nullif(r.part_id, r.resource_id)
-      left join fenceline.stream t on t.scope_id = s.scope_id and t.shard = s.shard
-      -- A generation in which nothing was accepted yet serves nothing of those before it.
-      where s.hidden_because is null and s.lifecycle <> 'RECONCILIATION_REQUIRED'
-        and s.digest_generation = s.generation
-    ), denial as materialized (
-      select c.hash, c.subject_id, c.as_reader, c.as_audience
-      from fenceline.revocation_cover c
-      where c.hash = any (array(select distinct unnest(e.deny_hashes) from edge e))
-        and (c.subject_id = any (v_asker) or c.subject_id in (select e.reader_id from edge e))
-    ), denied as materialized (
-      -- Few of the hashes are denied: those edges alone are joined.
-      select h.edge, c.subject_id, c.as_reader and c.subject_id = h.reader_id as as_reader, c.as_audience
-      from (select h.* from (select e.edge, e.reader_id, unnest(e.deny_hashes) as hash from edge e) h
-            where exists (select 1 from denial) and (h.hash in (select d.hash from denial d)) is true offset 0) h
-      join denial c on c.hash = h.hash
-      where c.subject_id = any (v_asker) or c.subject_id = h.reader_id
-    ), shared as materialized (
-      -- Grants of one scope together: the text is compared once for all audiences that have it.
-      select g.cover_hash, g.reader_id, g.source_id, g.key_prefix, g.match_prefix, array_agg(g.audience_id) as audiences
-      from fenceline.access_grant g
-      where g.audience_id = any (v_asker)
-        and g.cover_hash = any (array(select distinct unnest(e.cover_hashes || e.part_cover_hashes) from edge e))
-      group by g.cover_hash, g.reader_id, g.source_id, g.key_prefix, g.match_prefix
-    ), granted as materialized (
-      select e.edge, g.audiences, e.of_part, e.has_part
+    ), visible as (
+      -- The freshest alternative of each ingredient.
+      select distinct on (e.group_id, e.ingredient) e.*
       from (
-        select h.* from (
-          select e.edge, e.reader_id, e.source_id, unnest(e.cover_hashes) as hash, e.segment_key, e.match_key, false as of_part,
-                 e.part_id is not null as has_part
-          from edge e
-          union all
-          select e.edge, e.reader_id, e.source_id, unnest(e.part_cover_hashes), e.part_segment_key, e.part_match_key, true, true
-          from edge e where e.part_id is not null) h
-        where (h.hash in (select g.cover_hash from shared g)) is true
-        offset 0) e
-      join shared g on g.cover_hash = e.hash and g.reader_id = e.reader_id and g.source_id = e.source_id
-      where fenceline.grant_covers(g.key_prefix, g.match_prefix, e.segment_key, e.match_key)
-    ), allowed as materialized (
-      -- Some audience that is not revoked there; where there is a part, one that is granted both and revoked for neither.
-      select g.edge from granted g
-      where not g.has_part and (
-        not (select exists (select 1 from denied d where d.as_audience and d.subject_id <> all (v_users)))
-        or exists (
-          select 1 from unnest(g.audiences) a (audience_id)
-          where ((g.edge, a.audience_id) in (select d.edge, d.subject_id from denied d where d.as_audience)) is not true))
-      union all
-      select g.edge from granted g cross join unnest(g.audiences) a (audience_id)
-      where g.has_part
-        and ((g.edge, a.audience_id) in (select d.edge, d.subject_id from denied d where d.as_audience)) is not true
-      group by g.edge, a.audience_id
-      having bool_or(g.of_part) and bool_or(not g.of_part)
-      union all
-      select e.edge from edge e
-      where e.reader_id = any (v_asker)
-        and ((e.edge, e.reader_id) in (select d.edge, d.subject_id from denied d where d.as_audience)) is not true
-    ), visible as materialized (
-      select distinct on (e.group_id, e.ingredient)
-             e.group_id, e.ingredient, e.ingredients, e.entries, e.index_id, e.subscription_id, e.ordinal, e.source,
-             e.reader, e.uri, e.rank, e.verified_at
-      from edge e
-      where (e.edge in (select a.edge from allowed a)) is true
-        and (e.edge in (select d.edge from denied d
-                        where d.as_reader or d.as_audience and d.subject_id = any (v_users))) is not true
-        -- What was made for one audience goes with it, whatever else would show it.
-        and (e.audience_id is null
-          or ((e.edge, e.audience_id) in (select d.edge, d.subject_id from denied d where d.as_audience)) is not true)
+        select e.*, p.source, p.reader, case
+            when e.changed then 3
+            when p.suspended_at is not null then 2
+            -- The database was restored from a backup, and nothing was read since (restore.sql).
+            when e.verified_at < p.restored_at then 2
+            -- Without a holder whose lease stands, nobody hears of a change.
+            when e.pushed and (not p.held or e.seen_stream_epoch is distinct from (
+              select t.epoch from fenceline.stream t where t.scope_id = e.scope_id and t.shard = e.shard)) then 2
+            when e.verified_at is null or e.verified_at + p.staleness <= v_now then 1
+            else 0
+          end as rank
+        from edge e join scope p using (scope_id)) e
       order by e.group_id, e.ingredient, e.rank, e.verified_at desc nulls last, e.subscription_id
-    ), shown as materialized (
+    ), shown as (
       -- One row per group, of its first ingredient, with what all of them say. An ingredient whose edges are all dead, or not
       -- to be seen, hides the group.
-      select distinct on (v.group_id) v.group_id, v.index_id, v.entries, v.subscription_id, v.ordinal, v.source, v.reader, v.uri,
-             max(v.rank) over w as rank, min(v.verified_at) over w as verified_at,
-             count(*) over w = v.ingredients as complete
+      select distinct on (v.group_id) v.*, max(v.rank) over w as worst,
+             min(coalesce(v.verified_at, '-infinity')) over w as confirmed_at, count(*) over w = v.ingredients as complete
       from visible v
       window w as (partition by v.group_id order by v.ingredient rows between unbounded preceding and unbounded following)
       order by v.group_id, v.ingredient
     )
-    select unnest(s.entries), s.index_id, s.subscription_id, s.ordinal, s.source, s.reader, s.uri,
-           (array['fresh', 'expired', 'unverified', 'changed'])[s.rank + 1], s.verified_at,
-           greatest(0, floor(extract(epoch from fenceline.now() - s.verified_at) * 1000))::bigint
-    from shown s
+    select s.entries, s.index_id, s.subscription_id, s.ordinal, s.source, s.reader, s.uri,
+           (array['fresh', 'expired', 'unverified', 'changed'])[s.worst + 1], c.at,
+           case when c.at is not null then greatest(0, floor(date_part('epoch', v_now - c.at) * 1000))::bigint end
+    from shown s cross join lateral (select nullif(s.confirmed_at, '-infinity') as at) c
     where s.complete;
+end $$;
+
+-- Of the grants that may cover a resource with these cover hashes the first 200: nearly always all there are. Where one place is
+-- granted to thousands, to read them all for each entry would take longer than all else.
+create or replace function fenceline.first_grants(p_cover_hashes bigint[]) returns setof fenceline.access_grant
+language sql stable as $$
+  select * from fenceline.access_grant g where g.cover_hash = any (p_cover_hashes) limit 200
+$$;
+
+-- Whether one of these audiences is granted the resource, and its part where there is one: a step of the index for each
+-- audience and hash, however many others are granted it.
+create or replace function fenceline.is_granted_among_many(
+  p_audiences bigint[], p_denied bigint[], p_reader bigint, p_source int, p_resource bigint, p_part bigint
+) returns boolean language plpgsql stable set enable_seqscan = off as $$
+begin
+  return exists (
+    select 1 from unnest(p_audiences) a (audience_id)
+    where a.audience_id <> all (p_denied)
+      and fenceline.is_granted(a.audience_id, p_reader, p_source, p_resource)
+      and (p_part is null or fenceline.is_granted(a.audience_id, p_reader, p_source, p_part)));
+end $$;
+
+create or replace function fenceline.is_granted(p_audience bigint, p_reader bigint, p_source int, p_resource bigint)
+returns boolean language plpgsql stable set enable_seqscan = off as $$
+begin
+  return exists (
+    select 1 from fenceline.resource q
+    cross join lateral (
+      select 1 from fenceline.access_grant g
+      where g.cover_hash = any (q.cover_hashes) and g.audience_id = p_audience and g.reader_id = p_reader and g.source_id = p_source
+        and fenceline.grant_covers(g.key_prefix, g.match_prefix, q.segment_key, q.match_key)
+      limit 1) g
+    where q.resource_id = p_resource);
 end $$;
 
 -- Whether the texts of a grant begin both keys of a resource (F10): as written, and folded. chr(1) ends the text of one URI.
