@@ -15,22 +15,42 @@ interface ResourceRow {
   readonly keyDigest: Buffer;
   readonly segmentKey: string;
   readonly matchKey: string;
-  readonly coverHashes: readonly bigint[];
-  readonly denyHashes: readonly bigint[];
+  /** Decimal, as `hashPrefix`. */
+  readonly coverHashes: readonly string[];
+  readonly denyHashes: readonly string[];
 }
 
-/** The row of a URI in a source (F10). Equal rows for any two spellings with one resource key. */
-function resourceRow(sourceId: number, uri: string): ResourceRow {
-  const key = resourceKey(uri);
-  const keys = { segmentKey: segmentKey(uri), matchKey: matchKey(uri) };
-  const denialTexts = denialLookupTexts(keys);
-  return {
-    resourceKey: key,
-    keyDigest: keyDigest(key),
-    ...keys,
-    coverHashes: grantLookupTexts(keys).map((text) => hashPrefix(sourceId, text)),
-    denyHashes: [sourceId, EVERY_SOURCE].flatMap((source) => denialTexts.map((text) => hashPrefix(source, text))),
+/** What one text is looked up by in a source, and among the revocations of every source. */
+interface TextHashes {
+  readonly inSource: string;
+  readonly everywhere: string;
+}
+
+/**
+ * The rows of URIs in a source (F10). Equal rows for any two spellings with one resource key. What lies together shares nearly
+ * all of its prefixes, so each text is hashed once.
+ */
+function resourceRows(sourceId: number, uris: readonly string[]): ResourceRow[] {
+  const hashes = new Map<string, TextHashes>();
+  const hashesOf = (text: string): TextHashes => {
+    const known = hashes.get(text);
+    if (known !== undefined) return known;
+    const found = { inSource: `${hashPrefix(sourceId, text)}`, everywhere: `${hashPrefix(EVERY_SOURCE, text)}` };
+    hashes.set(text, found);
+    return found;
   };
+  return uris.map((uri) => {
+    const key = resourceKey(uri);
+    const keys = { segmentKey: segmentKey(uri), matchKey: matchKey(uri) };
+    const denials = denialLookupTexts(keys).map(hashesOf);
+    return {
+      resourceKey: key,
+      keyDigest: keyDigest(key),
+      ...keys,
+      coverHashes: grantLookupTexts(keys).map((text) => hashesOf(text).inSource),
+      denyHashes: [...denials.map(({ inSource }) => inSource), ...denials.map(({ everywhere }) => everywhere)],
+    };
+  });
 }
 
 /** SHA-256 of a resource key: what a resource is looked up by. */
@@ -59,7 +79,10 @@ export async function ensureResources(database: Queryable, session: Session, uri
     [sourceId, [...uriOf.keys()].map((digest) => Buffer.from(digest, "hex"))],
   );
   if (unknown.length === 0) return;
-  const rows = unknown.map(({ key_digest }) => resourceRow(sourceId, uriOf.get(key_digest.toString("hex")) as string));
+  const rows = resourceRows(
+    sourceId,
+    unknown.map(({ key_digest }) => uriOf.get(key_digest.toString("hex")) as string),
+  );
   await database.query("select fenceline.ensure_resources($1, $2, $3, $4, $5, $6, $7, $8, $9)", [
     ...fenceOf(session),
     sourceId,
