@@ -149,6 +149,8 @@ describeLedger("sessions", (ledger) => {
     expect(await ledger.millisecondsToNextRead(session)).toBe(exactTiming.polledIntervalMs - exactTiming.retryMs);
     await ledger.advanceClock(exactTiming.polledIntervalMs - exactTiming.retryMs);
     const probe = await issueOne(ledger, session);
+    expect(await ledger.issueDueReads(session, { limit: 10, leaseMs: READ_LEASE_MS })).toEqual([]);
+    expect(await ledger.millisecondsToNextRead(session)).toBe(exactTiming.polledIntervalMs);
     expect(await suspended(session)).toBe(true);
     expect(await accept(ledger, session, probe, "v1")).toBe("accepted");
     expect(await suspended(session)).toBe(false);

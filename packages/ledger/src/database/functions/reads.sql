@@ -97,6 +97,11 @@ begin
   where s.subscription_id = any (v_due || v_early) order by s.subscription_id for no key update;
   perform fenceline.put_off(v_early);
   if cardinality(v_due) > 0 then
+    -- One makes the attempt of this interval; the next counts from there.
+    if v_suspended_at is not null then
+      update fenceline.policy_scope c set suspended_at = v_now where c.scope_id = p_scope and c.suspended_at = v_suspended_at;
+      if not found then return; end if;
+    end if;
     return query select * from fenceline.issue_ordinals(p_scope, p_generation, v_due, null, p_lease_ms, fenceline.now(), v_epoch);
   end if;
   if cardinality(v_early) > 0 and cardinality(v_due) < v_limit then

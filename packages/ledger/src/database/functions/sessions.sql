@@ -160,7 +160,7 @@ begin
   return 'suspended';
 end $$;
 
--- suspended_at is the time of the last refusal: the next attempt counts from there.
+-- suspended_at is the time of the last refusal or attempt: the next attempt counts from there.
 create or replace function fenceline.mark_suspended(p_scope int, p_cause text, p_now timestamptz) returns void language plpgsql volatile as $$
 begin
   -- Under the shared fence two refusals may come at once: the row's lock tells which one suspends.
