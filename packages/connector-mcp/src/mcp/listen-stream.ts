@@ -18,7 +18,11 @@ interface OpenListen {
   id: SubscriptionId;
   acknowledged: readonly string[];
   listChanged: boolean;
+  /** How it ended, if it did: also before it was in use. */
+  end: McpSubscriptionEnd | undefined;
 }
+
+type McpSubscriptionEnd = Awaited<McpSubscription["closed"]>;
 
 /**
  * The stream of the modern era.
@@ -97,6 +101,7 @@ export class ListenStream extends NotificationStream {
     if (previous) this.#retire(previous);
     this.#scheduleRenewal(this.options.renewAfterMs ?? RENEW_AFTER_MS);
     this.#breakIfNarrowed(previous);
+    if (next) this.#breakIfEnded(next);
   }
 
   /** Undefined when there is nothing that the server would honour. */
@@ -117,6 +122,7 @@ export class ListenStream extends NotificationStream {
       id,
       acknowledged,
       listChanged: filter.resourcesListChanged === true && handle.honoredFilter.resourcesListChanged === true,
+      end: undefined,
     };
     for (const uri of unasked) this.ignored("acknowledged_unasked", uri);
     if (open.acknowledged.length === 0 && !open.listChanged) {
@@ -126,11 +132,8 @@ export class ListenStream extends NotificationStream {
     }
     void handle.closed.then((reason) => {
       this.#ids.delete(id);
-      if (this.#current !== open) return;
-      this.break({
-        reason: reason === "graceful" ? "graceful" : "remote",
-        message: `the listen stream ended (${reason})`,
-      });
+      open.end = reason;
+      this.#breakIfEnded(open);
     });
     return open;
   }
@@ -170,6 +173,14 @@ export class ListenStream extends NotificationStream {
     this.break({
       reason: "remote",
       message: `a later acknowledgement leaves out ${lost.length} of the URIs acknowledged before`,
+    });
+  }
+
+  #breakIfEnded(listen: OpenListen): void {
+    if (this.#current !== listen || listen.end === undefined) return;
+    this.break({
+      reason: listen.end === "graceful" ? "graceful" : "remote",
+      message: `the listen stream ended (${listen.end})`,
     });
   }
 

@@ -1,7 +1,9 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { startModernServer } from "../mcp/modern-server.js";
+import { startLegacyServer } from "../mcp/legacy-server.js";
 import { interceptedLedger } from "./intercepted-ledger.js";
-import { ask, configFor, newCast, startPool, useLedger } from "./pool-setup.js";
+import { useLedger } from "./pool-setup.js";
+import { startScriptedNotes } from "./scripted-notes.js";
+import { servedSource } from "./served-source.js";
 
 const SECONDS = 1_000;
 vi.setConfig({ testTimeout: 60 * SECONDS });
@@ -9,16 +11,15 @@ const within = { timeout: 20 * SECONDS, interval: 50 };
 
 const ledgerOf = useLedger();
 
+const readsIn = (reads: ReadonlyMap<string, number>) => [...reads.values()];
+
 describe("a notification that overtakes the activation of its subscription", () => {
   test("unsubscribes nothing, and what is announced next is read (U2, U5, U11)", async () => {
-    const server = await startModernServer();
-    onTestFinished(() => server.close());
+    const server = await startScriptedNotes();
     let told: () => void = () => undefined;
     const answered = new Promise<void>((resolve) => {
       told = resolve;
     });
-    const cast = newCast();
-    const config = configFor(cast, server.url);
     const ledger = interceptedLedger(ledgerOf(), (real) => ({
       async recordNotifications(...request) {
         const outcomes = await real.recordNotifications(...request);
@@ -27,20 +28,108 @@ describe("a notification that overtakes the activation of its subscription", () 
       },
       async activateSubscriptions(session, answer) {
         if (answer.pushed.length > 0) {
-          server.notify.resourceUpdated("note://a");
+          server.announce("note://a");
           await answered;
         }
         return real.activateSubscriptions(session, answer);
       },
     }));
-    const pool = await startPool(ledger, config);
+    const { pool, modes, texts } = await servedSource(ledger, server.url);
     expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
 
     server.resources.set("note://a", "price=120");
-    server.notify.resourceUpdated("note://a");
-    const texts = async () => (await ask(ledgerOf(), config, "price", cast.asker)).map(({ text }) => text);
+    server.announce("note://a");
     await expect.poll(texts, within).toContain("price=120");
-    expect(server.listens.at(-1)).toContain("note://a");
-    expect(pool.stats().sources[0]).toMatchObject({ pushed: 3, polled: 0 });
+    expect(server.listens().at(-1)).toContain("note://a");
+    expect(modes()).toEqual({ pushed: 3, polled: 0 });
+  });
+});
+
+describe("a stream that cannot be opened", () => {
+  test("serves on the timer while listens fail, and pushes and reads everything again with the next (U3, U4)", async () => {
+    let refusing = false;
+    let refused = 0;
+    const server = await startScriptedNotes({
+      listen() {
+        if (refusing) refused += 1;
+        return refusing ? { status: 503 } : undefined;
+      },
+    });
+    const { modes, texts, freshness, receipts } = await servedSource(ledgerOf(), server.url);
+    await expect.poll(texts, within).toEqual(["first", "second", "third"]);
+    await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+    const activated = await receipts("activated");
+
+    refusing = true;
+    server.cut();
+    await expect.poll(() => refused, within).toBeGreaterThanOrEqual(3);
+    expect(modes()).toEqual({ pushed: 0, polled: 3 });
+    const before = readsIn(server.reads);
+    server.resources.set("note://c", "price=140");
+    refusing = false;
+
+    await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+    await expect.poll(texts, within).toEqual(["first", "price=140", "second"]);
+    await expect.poll(freshness, within).toEqual(["fresh", "fresh", "fresh"]);
+    expect(readsIn(server.reads).map((reads, at) => reads - (before[at] ?? 0))).toEqual([1, 1, 1]);
+    // Put on the timer once and pushed once, however many tries failed.
+    expect((await receipts("activated")) - activated).toBe(6);
+  });
+
+  test("is opened again after a GET stream of the older era was answered 503 twice (U3, U4)", async () => {
+    const server = await startLegacyServer();
+    onTestFinished(() => server.close());
+    server.refuseNextStreams(503, 503);
+    const { modes, texts } = await servedSource(ledgerOf(), server.url);
+    await expect.poll(texts, within).toEqual(["first"]);
+    await expect.poll(modes, within).toEqual({ pushed: 1, polled: 0 });
+
+    server.refuseNextStreams(503, 503);
+    server.cut();
+    server.resources.set("note://a", "price=140");
+    await expect.poll(texts, within).toEqual(["price=140"]);
+    await expect.poll(modes, within).toEqual({ pushed: 1, polled: 0 });
+    server.resources.set("note://a", "price=160");
+    await server.sendUpdated("note://a");
+    await expect.poll(texts, within).toEqual(["price=160"]);
+  });
+});
+
+describe("a server that ends each stream in good order at once", () => {
+  test("is left to the timer: nothing is pushed, a change is found, and the streams lead to no reads (U3, U4)", async () => {
+    let ending = false;
+    const server = await startScriptedNotes({ listen: () => (ending ? "end" : undefined) });
+    const { modes, texts, receipts } = await servedSource(ledgerOf(), server.url, { pollMs: 2 * SECONDS });
+    await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+    await expect.poll(texts, within).toEqual(["first", "second", "third"]);
+    const opened = await receipts("stream_opened");
+    const before = server.listens().length;
+
+    ending = true;
+    server.cut();
+    await expect.poll(modes, within).toEqual({ pushed: 0, polled: 3 });
+    server.resources.set("note://b", "price=140");
+    await expect.poll(texts, within).toEqual(["first", "price=140", "third"]);
+    await expect.poll(() => server.listens().length - before, within).toBeGreaterThanOrEqual(4);
+    expect(modes()).toEqual({ pushed: 0, polled: 3 });
+    expect(await receipts("stream_opened")).toBe(opened);
+
+    ending = false;
+    await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+  });
+
+  test("is asked after ever longer pauses (U3)", async () => {
+    const at: number[] = [];
+    const server = await startScriptedNotes({
+      listen() {
+        at.push(performance.now());
+        return "end";
+      },
+    });
+    const { modes } = await servedSource(ledgerOf(), server.url);
+    await expect.poll(() => at.length, within).toBeGreaterThanOrEqual(6);
+    // 200 ms doubled four times, each shortened by a fifth at most.
+    expect((at[5] as number) - (at[0] as number)).toBeGreaterThanOrEqual(0.8 * (200 + 400 + 800 + 1_600));
+    expect(modes()).toEqual({ pushed: 0, polled: 3 });
   });
 });

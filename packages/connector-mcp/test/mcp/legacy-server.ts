@@ -12,6 +12,8 @@ import {
 import { bodyOf, type HttpServer, serveHttp } from "./http-server.js";
 
 export interface LegacyServer extends HttpServer {
+  /** Text by URI; change it at will. */
+  resources: Map<string, string>;
   subscribed: Set<string>;
   sessions: ReadonlyMap<string, unknown>;
   sendUpdated(uri: string): Promise<void>;
@@ -22,6 +24,10 @@ export interface LegacyServer extends HttpServer {
   refuseStreams(status: number): void;
   /** Answers every unsubscribe with an internal error. */
   refuseUnsubscribe(): void;
+  /** Refuses to subscribe this URI, beside `note://forbidden`; `undefined`: no other. */
+  refuseSubscribe(uri: string | undefined): void;
+  /** Answers the next requests for the notification stream with these statuses, one after the other. */
+  refuseNextStreams(...statuses: number[]): void;
 }
 
 /** How a server answers a session that it does not know; `ID` in the body stands for the id of the request. */
@@ -37,7 +43,10 @@ const NOT_FOUND: UnknownSessionAnswer = { status: 404, contentType: "text/plain"
 export async function startLegacyServer(options: { sessions: boolean } = { sessions: true }): Promise<LegacyServer> {
   const sessions = new Map<string, { server: Server; transport: StreamableHTTPServerTransport }>();
   const subscribed = new Set<string>();
+  const resources = new Map([["note://a", "first"]]);
+  const streamRefusals: number[] = [];
   let unsubscribeFails = false;
+  let refused: string | undefined;
   let unknownSession = NOT_FOUND;
   let streamStatus: number | undefined;
 
@@ -46,15 +55,19 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
       { name: "legacy", version: "1.0.0" },
       { capabilities: { resources: { subscribe: true, listChanged: true } } },
     );
-    server.setRequestHandler(ListResourcesRequestSchema, () => ({ resources: [{ uri: "note://a", name: "a" }] }));
+    server.setRequestHandler(ListResourcesRequestSchema, () => ({
+      resources: [...resources.keys()].map((uri) => ({ uri, name: uri })),
+    }));
     server.setRequestHandler(ReadResourceRequestSchema, ({ params: { uri } }) => {
-      if (uri !== "note://a") throw new McpError(ErrorCode.InvalidParams, "no such resource");
-      return { contents: [{ uri, mimeType: "text/plain", text: "first" }] };
+      const text = resources.get(uri);
+      if (text === undefined) throw new McpError(ErrorCode.InvalidParams, "no such resource");
+      return { contents: [{ uri, mimeType: "text/plain", text }] };
     });
     server.setRequestHandler(SubscribeRequestSchema, ({ params: { uri } }) => {
-      if (uri === "note://forbidden") throw new McpError(ErrorCode.InvalidParams, "not this one");
+      if (uri === "note://forbidden" || uri === refused) throw new McpError(ErrorCode.InvalidParams, "not this one");
       subscribed.add(uri);
-      return {};
+      // Some servers take a subscription in and never answer.
+      return uri.startsWith("note://silent/") ? new Promise<never>(() => {}) : {};
     });
     server.setRequestHandler(UnsubscribeRequestSchema, ({ params: { uri } }) => {
       if (unsubscribeFails) throw new McpError(ErrorCode.InternalError, "no");
@@ -78,7 +91,8 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
   }
 
   const http = await serveHttp(async (request, response) => {
-    if (streamStatus !== undefined && request.method === "GET") return void response.writeHead(streamStatus).end();
+    const streamRefusal = request.method === "GET" ? (streamRefusals.shift() ?? streamStatus) : undefined;
+    if (streamRefusal !== undefined) return void response.writeHead(streamRefusal).end();
     const id = request.headers["mcp-session-id"];
     const known = typeof id === "string" ? sessions.get(id)?.transport : undefined;
     const body = request.method === "POST" ? (JSON.parse(await bodyOf(request)) as { id?: unknown }) : undefined;
@@ -95,6 +109,7 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
   };
   return {
     ...http,
+    resources,
     subscribed,
     sessions,
     sendUpdated: (uri) => each((server) => server.sendResourceUpdated({ uri })),
@@ -109,5 +124,9 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
     refuseUnsubscribe() {
       unsubscribeFails = true;
     },
+    refuseSubscribe(uri) {
+      refused = uri;
+    },
+    refuseNextStreams: (...statuses) => void streamRefusals.push(...statuses),
   };
 }

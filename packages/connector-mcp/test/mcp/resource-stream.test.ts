@@ -1,66 +1,11 @@
-import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { readResource } from "#src/mcp/fenced-read.js";
-import {
-  openResourceStream,
-  type ResourceStream,
-  type ResourceStreamOptions,
-  type StreamBreak,
-} from "#src/mcp/resource-stream.js";
-import { connectSource, type SourceConnection, type SourceEndpoint } from "#src/mcp/source-connection.js";
-import { startLegacyServer } from "./legacy-server.js";
 import { startModernServer } from "./modern-server.js";
 import { startScriptedServer, updated } from "./scripted-server.js";
+import { closing, connected, eventually, watching } from "./watching.js";
 
 const STDIO_SERVER = fileURLToPath(new URL("stdio-server.mjs", import.meta.url));
-const EVERYTHING = createRequire(import.meta.url).resolve("@modelcontextprotocol/server-everything/dist/index.js");
-
-const opened: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const one of opened.splice(0).reverse()) await one.close();
-});
-
-function closing<T extends { close(): Promise<void> }>(one: T): T {
-  opened.push(one);
-  return one;
-}
-
-/** Everything a stream told, in the order in which it told it. */
-interface Told {
-  stream: ResourceStream;
-  updates: string[];
-  listChanges: number;
-  ends: StreamBreak[];
-  ignored: string[];
-}
-
-async function watching(
-  connection: SourceConnection,
-  uris: readonly string[],
-  options: Partial<ResourceStreamOptions> = {},
-): Promise<Told> {
-  const told = { updates: [] as string[], listChanges: 0, ends: [] as StreamBreak[], ignored: [] as string[] };
-  const stream = await openResourceStream(connection, {
-    uris,
-    listChanged: true,
-    onUpdated: (uri) => told.updates.push(uri),
-    onListChanged: () => {
-      told.listChanges += 1;
-    },
-    onClosed: (end) => told.ends.push(end),
-    onIgnored: (reason, uri) => told.ignored.push(`${reason} ${uri ?? ""}`.trim()),
-    ...options,
-  });
-  closing(stream);
-  return Object.assign(told, { stream });
-}
-
-async function connected(endpoint: SourceEndpoint): Promise<SourceConnection> {
-  return closing(await connectSource({ requestTimeoutMs: 5_000, ...endpoint }));
-}
-
-const eventually = (check: () => void): Promise<void> => vi.waitFor(check, { timeout: 10_000, interval: 5 });
 
 describe("the modern stream", () => {
   test("what was acknowledged is compared with what was asked, and updates arrive (U2)", async () => {
@@ -96,6 +41,25 @@ describe("the modern stream", () => {
       expect(told.ends).toEqual([]);
     },
   );
+
+  test("what an acknowledgement leaves out is asked for again with the next addition that names it (U2, U3)", async () => {
+    let listens = 0;
+    const server = closing(
+      await startScriptedServer({
+        acknowledge(filter) {
+          listens += 1;
+          return listens === 1 ? { ...filter, resourceSubscriptions: ["note://a"] } : filter;
+        },
+      }),
+    );
+    const told = await watching(await connected({ url: server.url }), ["note://a", "note://b"]);
+    expect(told.stream).toMatchObject({ acknowledged: ["note://a"], mayPush: true });
+    expect(await told.stream.add(["note://b"])).toEqual(["note://b"]);
+    expect(told.stream.acknowledged).toEqual(["note://a", "note://b"]);
+    expect(await told.stream.add(["note://a"])).toEqual(["note://a"]);
+    expect(listens).toBe(2);
+    expect(told.ends).toEqual([]);
+  });
 
   test("a server without subscribe acknowledges nothing, its list is watched, and that is no break (U1, U3)", async () => {
     const server = closing(await startModernServer({ capabilities: { resources: { listChanged: true } } }));
@@ -251,6 +215,13 @@ describe("the end of a modern stream", () => {
     await eventually(() => expect(told.ends).toEqual([expect.objectContaining({ reason: "graceful" })]));
   });
 
+  test("a stream that ends together with its acknowledgement is told as ended, and does not look open for ever (U4)", async () => {
+    const server = closing(await startScriptedServer({ listen: () => "end" }));
+    const told = await watching(await connected({ url: server.url }), ["note://a"]);
+    await eventually(() => expect(told.ends).toEqual([expect.objectContaining({ reason: "graceful" })]));
+    expect(told.stream.acknowledged).toEqual([]);
+  });
+
   test("a stream that looks resumable is not resumed into silence: its end is told, and no GET is sent (U4)", async () => {
     const server = closing(await startScriptedServer({ eventIds: true }));
     const told = await watching(await connected({ url: server.url }), ["note://a"]);
@@ -323,95 +294,5 @@ describe("the end of a modern stream", () => {
     const server = closing(await startScriptedServer({ acknowledge: () => "silence" }));
     const connection = await connected({ url: server.url, requestTimeoutMs: 1_000 });
     await expect(watching(connection, ["note://a"])).rejects.toMatchObject({ code: "request_timeout" });
-  });
-});
-
-describe("the legacy stream", () => {
-  test("each URI is subscribed, one that is refused does not look subscribed, and updates arrive (U2, U3)", async () => {
-    const server = closing(await startLegacyServer());
-    const told = await watching(await connected({ url: server.url }), ["note://a", "note://forbidden"]);
-    expect(told.stream.acknowledged).toEqual(["note://a"]);
-    expect(server.subscribed).toEqual(new Set(["note://a"]));
-    await server.sendUpdated("note://a");
-    await server.sendUpdated("note://other");
-    await server.sendListChanged();
-    await eventually(() => expect(told.listChanges).toBe(1));
-    expect(told.updates).toEqual(["note://a"]);
-    expect(told.ignored).toEqual(["uri_not_subscribed note://other"]);
-  });
-
-  test("URIs are added to the one stream, and unsubscribed with an acknowledgement (U9)", async () => {
-    const server = closing(await startLegacyServer());
-    const told = await watching(await connected({ url: server.url }), ["note://a"]);
-    expect(await told.stream.add(["note://b", "note://forbidden"])).toEqual(["note://b"]);
-    expect(await told.stream.unsubscribe(["note://a"])).toEqual({ outcome: "acknowledged", unknown: [] });
-    expect(server.subscribed).toEqual(new Set(["note://b"]));
-    expect(told.stream.acknowledged).toEqual(["note://b"]);
-  });
-
-  test("after a break of the stream an unsubscription still reaches the session (U9)", async () => {
-    const server = closing(await startLegacyServer());
-    const told = await watching(await connected({ url: server.url }), ["note://a"]);
-    server.cut();
-    await eventually(() => expect(told.ends).toHaveLength(1));
-    expect(told.stream.acknowledged).toEqual([]);
-    expect(await told.stream.unsubscribe(["note://a"])).toEqual({ outcome: "acknowledged", unknown: [] });
-    expect(server.subscribed.size).toBe(0);
-    await expect(told.stream.add(["note://b"])).rejects.toMatchObject({ code: "source_lost" });
-  });
-
-  test("an unsubscription that nobody confirms is unknown (U9)", async () => {
-    const server = closing(await startLegacyServer());
-    const told = await watching(await connected({ url: server.url }), ["note://a"]);
-    server.refuseUnsubscribe();
-    expect(await told.stream.unsubscribe(["note://a"])).toEqual({ outcome: "unknown", unknown: ["note://a"] });
-    await server.sendUpdated("note://a");
-    await eventually(() => expect(told.ignored).toEqual(["uri_not_subscribed note://a"]));
-    expect(told.updates).toEqual([]);
-  });
-
-  test("the loss of the GET stream is a break, although the client reconnects by itself (U4)", async () => {
-    const server = closing(await startLegacyServer());
-    const connection = await connected({ url: server.url });
-    const told = await watching(connection, ["note://a"]);
-    server.cut();
-    await eventually(() => expect(told.ends).toEqual([expect.objectContaining({ reason: "remote" })]));
-    const again = await watching(connection, ["note://a"]);
-    expect(again.stream.acknowledged).toEqual(["note://a"]);
-    await server.sendUpdated("note://a");
-    await eventually(() => expect(again.updates).toEqual(["note://a"]));
-    expect(told.updates).toEqual([]);
-  });
-
-  test("a server without sessions answers a subscribe and never notifies, so nothing looks subscribed (U3)", async () => {
-    const server = closing(await startLegacyServer({ sessions: false }));
-    const connection = await connected({ url: server.url });
-    expect(connection).toMatchObject({ era: "legacy", capabilities: { subscribe: true } });
-    const told = await watching(connection, ["note://a"]);
-    expect(told.stream.acknowledged).toEqual([]);
-    expect(told.stream.listChanged).toBe(false);
-    expect(server.subscribed.size).toBe(0);
-  });
-
-  test("a forgotten session ends the stream with the connection (U4, U11)", async () => {
-    const server = closing(await startLegacyServer());
-    const connection = await connected({ url: server.url });
-    const told = await watching(connection, ["note://a"]);
-    server.forgetSessions();
-    await readResource(connection, "note://a", { maxBodyBytes: 100 });
-    await eventually(() => expect(told.ends).toEqual([expect.objectContaining({ reason: "connection" })]));
-  });
-
-  test("server-everything announces its subscribed resource over stdio", async () => {
-    const connection = await connected({
-      command: process.execPath,
-      args: [EVERYTHING, "stdio"],
-      requestTimeoutMs: 20_000,
-    });
-    const uri = "demo://resource/dynamic/text/1";
-    const told = await watching(connection, [uri]);
-    expect(told.stream.acknowledged).toEqual([uri]);
-    await connection.wire.client.callTool({ name: "toggle-subscriber-updates" });
-    await vi.waitFor(() => expect(told.updates).toContain(uri), { timeout: 15_000 });
   });
 });
