@@ -15,7 +15,7 @@ import { FencelineError } from "@fenceline/ledger";
  * | `source_failed` | the server answered with an error that fits no other code | see `cause` |
  * | `request_timeout` | no answer within the request's timeout | raise `requestTimeoutMs`, or see why the server is slow |
  * | `request_aborted` | the caller's signal ended the request | nothing: the caller wanted it |
- * | `response_too_large` | an answer exceeds `maxMessageBytes` | raise the limit, or leave the resource out |
+ * | `response_too_large` | an answer exceeds `maxMessageBytes`: three times `maxBodyBytes`, and 64 MiB at least | raise `maxBodyBytes`, or leave the resource out |
  * | `response_invalid` | an answer does not fit the protocol's schema | report it to the server's author |
  * | `after_connect_failed` | a tool named in `afterConnect` is missing or answered with an error | correct the tool's name or arguments |
  * | `config_missing` | there is no configuration file | write one, or name it with `--config` |

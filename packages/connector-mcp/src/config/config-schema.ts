@@ -34,11 +34,12 @@ const auth = z.discriminatedUnion("type", [
     issuer: addressOf("http://", "https://"),
     scope: z.string().min(1).optional(),
   }),
-  /** A program and its arguments, run without a shell: the first line that it writes is the token, for `tokenMs` or until a 401. */
+  /** A program and its arguments, run without a shell: the first line that it writes within `timeoutMs` is the token, for `tokenMs` or until a 401. */
   z.strictObject({
     type: z.literal("command"),
     command: z.array(z.string()).min(1),
     tokenMs: z.int().positive().optional(),
+    timeoutMs: z.int().positive().optional(),
   }),
 ]);
 

@@ -31,6 +31,8 @@ const fields = {
   readConcurrency: count().max(256),
   /** Reads sent per second at most, per reader. Absent: no limit. */
   readsPerSecond: z.number().positive().optional(),
+  /** A 403 to a read hides the resource; with this it is revoked for the reader too, and purged, until that is lifted (P7). */
+  revokeForbidden: z.boolean(),
   /** Removals at once above which a removal is held back and reported (S8): more than the larger of the two. */
   removalFloor: z.strictObject({ count: z.int().min(0), share: z.number().min(0).max(1) }),
 };
@@ -48,6 +50,7 @@ export const settingsSchema = z.strictObject({
   leaseMs: fields.leaseMs.default(30_000),
   requestTimeoutMs: fields.requestTimeoutMs.default(60_000),
   readConcurrency: fields.readConcurrency.default(8),
+  revokeForbidden: fields.revokeForbidden.default(false),
   removalFloor: fields.removalFloor.default({ count: 25, share: 0.25 }),
 });
 

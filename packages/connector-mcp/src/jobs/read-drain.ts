@@ -31,6 +31,9 @@ const ANSWERS_PER_READ = 3;
 /** Times that a server may refuse one read of a drain for named URIs because it is asked too often. */
 const MAX_THROTTLED = 10;
 
+/** Reads in a row whose credential was refused, until no more are sent: what is refused once may be one resource's own matter. */
+const MAX_UNAUTHORIZED = 3;
+
 /** Beyond the request's own timeout, until another holder may send the read again. */
 const CLAIM_MARGIN_MS = 10_000;
 
@@ -81,6 +84,7 @@ export class ReadDrain {
   /** Takes a URI back that the drain under way has issued and the server did not take. */
   #unsent: (uri: string) => void = () => undefined;
   readonly #throttled = new Map<string, number>();
+  #unauthorized = 0;
   #somethingEnded: () => void = () => undefined;
 
   /** @param onAccepted a read made a new version */
@@ -145,6 +149,7 @@ export class ReadDrain {
     const line: IssuedRead[] = [];
     const pending = new Set<Promise<void>>();
     this.#failure = undefined;
+    this.#unauthorized = 0;
     this.#more = true;
     try {
       while (!this.#stopped && (this.#more || line.length + pending.size > 0)) {
@@ -263,6 +268,7 @@ export class ReadDrain {
   }
 
   async #accept(read: IssuedRead, content: ReadContent): Promise<void> {
+    this.#unauthorized = 0;
     const { subscriptionId, ordinal, requestId } = read;
     const mimeType = content.parts[0]?.mimeType;
     const accepted = await this.#accepting.add({
@@ -282,17 +288,20 @@ export class ReadDrain {
   }
 
   async #settle(read: IssuedRead, outcome: Exclude<ReadOutcome, ReadContent>): Promise<void> {
-    const { counts, logger } = this.context;
+    const { ledger, lease, settings, counts, logger } = this.context;
     const { subscriptionId, ordinal, requestId, uri } = read;
     const { message } = outcome;
     const as = SETTLED_AS[outcome.outcome];
     await this.#settling.add({ subscriptionId, ordinal, requestId, as, message });
     logger.debug({ uri, ordinal, reason: read.reason, outcome: outcome.outcome }, "read without content");
     counts.failed({ uri, code: `read_${outcome.outcome}`, message });
-    if (as === "unauthorized") {
-      // The credential, not the resource: every other read would fail the same way (P7).
-      this.#fail(connectorError("source_unauthorized", message));
+    if (as === "forbidden" && settings.revokeForbidden) {
+      await ledger.revokeForbidden(lease.session, [{ subscriptionId, ordinal }]);
     }
+    if (as !== "unauthorized") return;
+    this.#unauthorized += 1;
+    // The credential, not the resource: every other read would fail the same way (P7).
+    if (this.#unauthorized >= MAX_UNAUTHORIZED) this.#fail(connectorError("source_unauthorized", message));
   }
 
   #fail(error: unknown): void {

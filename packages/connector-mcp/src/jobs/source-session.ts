@@ -222,6 +222,7 @@ export class SourceSession {
     const { source, logger } = this.options;
     return connectSource(source.endpoint, {
       signal,
+      maxBodyBytes: source.settings.maxBodyBytes,
       onProblem: (problem) => logger.debug(problem),
       onUnauthorized: (message) => void this.#suspend(lease, message),
     });

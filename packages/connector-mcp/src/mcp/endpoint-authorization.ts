@@ -25,6 +25,8 @@ export type EndpointAuth =
       readonly command: readonly string[];
       /** How long a token is used before the program is asked again, in milliseconds. Default 5 min; a 401 asks at once. */
       readonly tokenMs?: number;
+      /** How long the program may take, in milliseconds. Default 30 s; then it is killed. */
+      readonly timeoutMs?: number;
     };
 
 /** What the transport asks for tokens, and every secret that it has come to know. */
@@ -42,6 +44,35 @@ export function authorizationOf(auth: EndpointAuth): EndpointAuthorization {
     known.get(auth) ?? (auth.type === "command" ? new TokenCommand(auth) : new ClientCredentials(auth));
   known.set(auth, authorization);
   return authorization;
+}
+
+/**
+ * Has a token renewed once for all requests that were refused with it: each would ask for its own, and the last one to be answered
+ * would throw away what the others had got.
+ *
+ * @param sentWith the `Authorization` that the refused request was sent with
+ */
+export function renewingOnce(
+  provider: AuthProvider,
+  sentWith: (refusal: Response) => string | undefined,
+): AuthProvider {
+  let renewal: Promise<void> | undefined;
+  return {
+    async token() {
+      // Whoever is refused with what is being renewed would come back here.
+      await renewal?.catch(() => undefined);
+      return provider.token();
+    },
+    async onUnauthorized(refusal) {
+      const current = await provider.token();
+      const isReplaced = current !== undefined && sentWith(refusal.response) !== `Bearer ${current}`;
+      if (isReplaced && renewal === undefined) return;
+      renewal ??= Promise.resolve(provider.onUnauthorized?.(refusal)).finally(() => {
+        renewal = undefined;
+      });
+      await renewal;
+    },
+  };
 }
 
 /** OAuth 2.1 client credentials, by the SDK: discovery (RFC 9728, RFC 8414), the token request, another one after a 401. */
@@ -76,20 +107,22 @@ class ClientCredentials extends ClientCredentialsProvider implements EndpointAut
 }
 
 const DEFAULT_TOKEN_MS = 300_000;
-const COMMAND_TIMEOUT_MS = 30_000;
+const DEFAULT_COMMAND_MS = 30_000;
 const MAX_TOKEN_BYTES = 64 * 1024;
 
 class TokenCommand implements EndpointAuthorization, AuthProvider {
   readonly provider = this;
   readonly #command: readonly string[];
   readonly #tokenMs: number;
+  readonly #timeoutMs: number;
   readonly #secrets = new RecentSecrets();
   #token: Promise<string> | undefined;
   #askedAt = 0;
 
-  constructor({ command, tokenMs = DEFAULT_TOKEN_MS }: Extract<EndpointAuth, { type: "command" }>) {
-    this.#command = command;
-    this.#tokenMs = tokenMs;
+  constructor(auth: Extract<EndpointAuth, { type: "command" }>) {
+    this.#command = auth.command;
+    this.#tokenMs = auth.tokenMs ?? DEFAULT_TOKEN_MS;
+    this.#timeoutMs = auth.timeoutMs ?? DEFAULT_COMMAND_MS;
   }
 
   token(): Promise<string> {
@@ -119,24 +152,26 @@ class TokenCommand implements EndpointAuthorization, AuthProvider {
     const [program = "", ...parameters] = this.#command;
     let written: string;
     try {
-      const limits = { timeout: COMMAND_TIMEOUT_MS, maxBuffer: MAX_TOKEN_BYTES, windowsHide: true };
-      ({ stdout: written } = await promisify(execFile)(program, parameters, limits));
+      const limits = { timeout: this.#timeoutMs, maxBuffer: MAX_TOKEN_BYTES, windowsHide: true };
+      // One that waits for somebody to type a password need not heed anything milder.
+      ({ stdout: written } = await promisify(execFile)(program, parameters, { ...limits, killSignal: "SIGKILL" }));
     } catch (error) {
       // Neither its arguments nor what it wrote: both may hold the secret.
-      throw new UnauthorizedError(`the token command ${program} ${reasonOf(error)}`);
+      throw new UnauthorizedError(`the token command ${program} ${this.#reasonOf(error)}`);
     }
     const token = written.split(/\r?\n/, 1)[0]?.trim() ?? "";
     if (!/^[\x21-\x7e]+$/.test(token)) throw new UnauthorizedError(`the token command ${program} wrote no token`);
     this.#secrets.add(token);
     return token;
   }
-}
 
-function reasonOf(error: unknown): string {
-  const { code, killed, signal } = error as { code?: unknown; killed?: unknown; signal?: unknown };
-  if (killed === true) return `did not end within ${COMMAND_TIMEOUT_MS} ms`;
-  if (typeof signal === "string") return `was ended by ${signal}`;
-  return typeof code === "number" ? `ended with ${code}` : `could not be run (${String(code)})`;
+  #reasonOf(error: unknown): string {
+    const { code, killed, signal } = error as { code?: unknown; killed?: unknown; signal?: unknown };
+    if (code === "ERR_CHILD_PROCESS_STDIO_MAXBUFFER") return `wrote more than ${MAX_TOKEN_BYTES} bytes`;
+    if (killed === true) return `did not end within ${this.#timeoutMs} ms`;
+    if (typeof signal === "string") return `was ended by ${signal}`;
+    return typeof code === "number" ? `ended with ${code}` : `could not be run (${String(code)})`;
+  }
 }
 
 /** A server may answer with a token that has been replaced meanwhile. */

@@ -2,7 +2,7 @@ import type { FencelineError } from "@fenceline/ledger";
 import type { JSONRPCMessage, RequestId } from "@modelcontextprotocol/client";
 import { connectorError } from "../errors.js";
 import { limitEvents } from "./event-limit.js";
-import { ServerPatience } from "./server-patience.js";
+import type { ServerPatience } from "./server-patience.js";
 import { noStream, StandaloneStream } from "./standalone-stream.js";
 
 const INTERNAL_ERROR = -32603;
@@ -14,6 +14,8 @@ export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>
 export interface HttpWatchOptions {
   /** Largest body, in bytes, of an answer; of an event stream, the largest event. */
   maxMessageBytes: number;
+  /** What the server asked for, in this connection or an earlier one. */
+  patience: ServerPatience;
   /** True once the modern era was negotiated, which has no GET stream. */
   isModern(): boolean;
   /** Has the MCP client ask for the GET stream of the older era. */
@@ -31,13 +33,14 @@ export interface HttpWatchOptions {
  * 4. What a server says with 429 or `Retry-After` is kept, for those who are about to ask it again.
  */
 export class HttpWatch {
-  readonly patience = new ServerPatience();
+  readonly patience: ServerPatience;
   readonly standalone: StandaloneStream;
   /** Requests whose answer came on an event stream and was cut off. */
   readonly #cutOff = new Set<RequestId>();
 
   constructor(private readonly options: HttpWatchOptions) {
     const { maxMessageBytes: maxEventBytes, requestStream: request } = options;
+    this.patience = options.patience;
     this.standalone = new StandaloneStream({ maxEventBytes, request });
   }
 

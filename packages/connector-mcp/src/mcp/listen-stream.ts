@@ -139,6 +139,7 @@ export class ListenStream extends NotificationStream {
   }
 
   async #request(filter: SubscriptionFilter, signal: AbortSignal | undefined): Promise<McpSubscription> {
+    await this.wire.http?.patience.wait(signal);
     // The SDK binds a signal to the whole life of the subscription; the caller's is meant for its opening.
     const opening = new AbortController();
     const abort = (): void => opening.abort(signal?.reason);

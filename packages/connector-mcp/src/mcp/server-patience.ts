@@ -9,8 +9,18 @@ const TOO_MANY_REQUESTS = 429;
 const UNAVAILABLE = 503;
 
 export class ServerPatience {
+  /** By where the server is: what it asked for stands for the next connection too. */
+  static readonly #known = new WeakMap<object, ServerPatience>();
+
   #until = 0;
   #refusals = 0;
+
+  /** The one that all connections to an endpoint share. */
+  static of(endpoint: object): ServerPatience {
+    const patience = ServerPatience.#known.get(endpoint) ?? new ServerPatience();
+    ServerPatience.#known.set(endpoint, patience);
+    return patience;
+  }
 
   /** @param now milliseconds of a monotonic clock; `wallClock` of the calendar, which a server may name a date of */
   constructor(

@@ -3,6 +3,7 @@ import type { Client, SubscriptionFilter } from "@modelcontextprotocol/client";
 import type { ConnectorErrorCode } from "../errors.js";
 import type { HttpWatch } from "./http-watch.js";
 import type { IgnoredReason } from "./resource-stream.js";
+import { ServerPatience } from "./server-patience.js";
 import type { SourceEndpoint } from "./source-endpoint.js";
 import { SourceLink } from "./source-link.js";
 import type { FailureKind } from "./wire-failure.js";
@@ -36,7 +37,12 @@ export interface ConnectOptions {
   /** Ends the attempt to connect; has no effect on the connection afterwards. */
   signal?: AbortSignal;
   clientInfo?: { name: string; version: string };
-  /** Largest single message, in bytes, that is accepted; a larger answer fails its own request alone. Default 64 MiB. */
+  /** Largest body, in bytes, that will be asked for. */
+  maxBodyBytes?: number;
+  /**
+   * Largest single message, in bytes, that is accepted; a larger answer fails its own request alone. Default: three times
+   * `maxBodyBytes`, and 64 MiB at least.
+   */
   maxMessageBytes?: number;
   /** What a stdio server writes to standard error. Without it that output is dropped. */
   onStderr?: (chunk: string) => void;
@@ -104,7 +110,8 @@ export interface SourceWire {
 }
 
 /**
- * Connects to a source in whichever era its server speaks, and calls the endpoint's `afterConnect` tools.
+ * Connects to a source in whichever era its server speaks, and calls the endpoint's `afterConnect` tools. What was learned of an
+ * endpoint (that it must not be asked for its era, that it wants to be left alone) is remembered by the object that names it.
  *
  * @throws {FencelineError} `source_endpoint_invalid`, `source_unreachable`, `source_unauthorized`, `source_forbidden`,
  * `source_failed`, `request_timeout`, `request_aborted`, `response_invalid`, `after_connect_failed`
@@ -120,21 +127,30 @@ export async function connectSource(endpoint: SourceEndpoint, options: ConnectOp
   return link;
 }
 
+/** Those that ended on the question for their era: whoever puts it to them again starts them twice each time. */
+const unaskable = new WeakSet<SourceEndpoint>();
+
 async function openLink(endpoint: SourceEndpoint, options: ConnectOptions): Promise<SourceLink> {
-  const link = new SourceLink(endpoint, options);
-  try {
-    await link.shakeHands(options.signal);
-    return link;
-  } catch (error) {
-    await link.close();
-    if (!link.processDied) throw error;
+  await ServerPatience.of(endpoint).wait(options.signal);
+  if (!unaskable.has(endpoint)) {
+    const link = new SourceLink(endpoint, options);
+    try {
+      await link.shakeHands(options.signal);
+      return link;
+    } catch (error) {
+      await link.close();
+      if (!link.processDied) throw error;
+    }
   }
   // Some servers of the legacy era end on any request that comes before `initialize`, so also on the question for the era.
   const legacy = new SourceLink(endpoint, options);
   try {
     await legacy.shakeHands(options.signal, { kind: "legacy" });
+    unaskable.add(endpoint);
     return legacy;
   } catch (error) {
+    // It may have been replaced by another.
+    unaskable.delete(endpoint);
     await legacy.close();
     throw error;
   }

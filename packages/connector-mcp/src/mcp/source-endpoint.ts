@@ -1,6 +1,7 @@
-import { StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { assert } from "@fenceline/ledger";
+import { type AuthProvider, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { connectorError } from "../errors.js";
-import { authorizationOf, type EndpointAuth } from "./endpoint-authorization.js";
+import { authorizationOf, type EndpointAuth, renewingOnce } from "./endpoint-authorization.js";
 import type { Fetch } from "./http-watch.js";
 import { ServerProcess } from "./server-process.js";
 import { StreamReopening } from "./stream-reopening.js";
@@ -140,13 +141,31 @@ export function httpTransport(endpoint: HttpEndpoint, fetch: Fetch): StreamableH
       `the URL of ${url.origin} holds a user name or password; send an Authorization header instead`,
     );
   }
-  return new StreamableHTTPClientTransport(url, {
-    fetch,
+  const sentWith = new WeakMap<Response, string | undefined>();
+  const transport = new StreamableHTTPClientTransport(url, {
+    fetch: async (...request) => {
+      const response = await fetch(...request);
+      sentWith.set(response, new Headers(request[1]?.headers).get("authorization") ?? undefined);
+      return response;
+    },
     reconnectionOptions: StreamReopening.sdkOptions,
     reconnectionScheduler: new StreamReopening().schedule,
     requestInit: { headers: validHeaders(endpoint.headers ?? {}) },
     ...(endpoint.auth && { authProvider: authorizationOf(endpoint.auth).provider }),
   });
+  if (endpoint.auth) renewOnce(transport, (response) => sentWith.get(response));
+  return transport;
+}
+
+/** The transport makes its provider of what it is given, and keeps that beside it for a 403 that asks for another scope. */
+function renewOnce(
+  transport: StreamableHTTPClientTransport,
+  sentWith: (response: Response) => string | undefined,
+): void {
+  // A version that has none under this name must not pass unnoticed.
+  const provider = Reflect.get(transport, "_authProvider") as AuthProvider | undefined;
+  assert(typeof provider?.onUnauthorized === "function", "The SDK's HTTP transport asks its _authProvider for tokens.");
+  Reflect.set(transport, "_authProvider", renewingOnce(provider, sentWith));
 }
 
 function parseUrl(text: string): URL {

@@ -135,6 +135,7 @@ class Examination {
   async #connect(): Promise<SourceConnection | undefined> {
     try {
       return await connectSource(this.endpoint, {
+        maxBodyBytes: this.options.maxBodyBytes,
         onStderr: (chunk) => {
           this.#said = (this.#said + chunk).slice(-MAX_SAID);
         },

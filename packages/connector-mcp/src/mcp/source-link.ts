@@ -16,10 +16,11 @@ import {
 } from "@modelcontextprotocol/client";
 import { type ConnectorErrorCode, connectorError } from "../errors.js";
 import { ChannelProbe } from "./channel-probe.js";
-import { HttpWatch } from "./http-watch.js";
+import { type Fetch, HttpWatch } from "./http-watch.js";
 import { LenientAnswers } from "./lenient-answers.js";
 import { presentableError } from "./presentable-error.js";
 import type { IgnoredReason } from "./resource-stream.js";
+import { ServerPatience } from "./server-patience.js";
 import type { ServerProcess } from "./server-process.js";
 import type {
   ConnectionEnd,
@@ -43,9 +44,12 @@ import { classifyFailure, describeError, type FailureKind, failureCode, isDoubtf
 
 const CLIENT_INFO = { name: "fenceline", version: "0.1.0" };
 const DEFAULT_REQUEST_TIMEOUT_MS = 60_000;
-const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
+const MIN_MESSAGE_BYTES = 64 * 1024 * 1024;
+/** Bytes of a message per byte of the body in it, at most in practice: base64 takes 4/3, Cyrillic in `\uXXXX` three times. */
+const MESSAGE_BYTES_PER_BODY_BYTE = 3;
 
 const STDIO_PROBE_TIMEOUT_MS = 20_000;
+const TOO_MANY_REQUESTS = 429;
 const FAREWELL_TIMEOUT_MS = 2_000;
 
 /** What the handshake told. */
@@ -100,19 +104,22 @@ export class SourceLink implements SourceConnection, SourceWire {
     });
     this.#resolveClosed = resolveClosed;
 
-    const maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
+    const { maxBodyBytes = 0 } = options;
+    const { maxMessageBytes = Math.max(MIN_MESSAGE_BYTES, MESSAGE_BYTES_PER_BODY_BYTE * maxBodyBytes), onStderr } =
+      options;
     if ("url" in endpoint) {
       this.http = new HttpWatch({
         maxMessageBytes,
+        patience: ServerPatience.of(endpoint),
         isModern: () => this.client.getProtocolEra() === "modern",
         // From no event on: a stream of its own.
         requestStream: () => transport.resumeStream(""),
       });
-      const transport = httpTransport(endpoint, this.http.fetch);
+      const transport = httpTransport(endpoint, (...request) => this.#fetch(...request));
       this.#transport = transport;
     } else {
       this.http = undefined;
-      this.#transport = stdioTransport(endpoint, { maxMessageBytes, onStderr: options.onStderr });
+      this.#transport = stdioTransport(endpoint, { maxMessageBytes, onStderr });
     }
     this.#onUnauthorized = options.onUnauthorized;
     this.#probe = new ChannelProbe({
@@ -225,6 +232,13 @@ export class SourceLink implements SourceConnection, SourceWire {
 
   explain(error: unknown): string {
     return this.#redact(describeError(error));
+  }
+
+  /** A 429 to the question for the era would be taken for the answer of an older server, which is then spoken to as one. */
+  async #fetch(...request: Parameters<Fetch>): Promise<Response> {
+    const response = await (this.http as HttpWatch).fetch(...request);
+    if (this.#isConnected || response.status !== TOO_MANY_REQUESTS) return response;
+    throw connectorError("source_throttled", "it is asked too often (HTTP 429)");
   }
 
   #makeClient(options: ConnectOptions): Client {

@@ -77,7 +77,9 @@ export function failureCode(kind: FailureKind): ConnectorErrorCode {
 
 /** Tells what an error thrown by the MCP client means (facts measured on client 2.4.0). */
 export function classifyFailure(error: unknown, context: FailureContext): FailureKind {
-  if (wasTooLarge(error)) return "too_large";
+  const own = ownCodeIn(error);
+  if (own === "response_too_large") return "too_large";
+  if (own === "source_throttled") return "throttled";
   if (context.signal?.aborted) return "aborted";
   if (error instanceof UnsupportedProtocolVersionError) return "session_lost";
   if (error instanceof ProtocolError) {
@@ -274,12 +276,13 @@ function isNetworkError(error: unknown): boolean {
   return (error instanceof TypeError && error.cause !== undefined) || "syscall" in error;
 }
 
-function wasTooLarge(error: unknown): boolean {
+/** What was refused on this side stands somewhere among the causes, or is put into an answer as an instance, which no server can. */
+function ownCodeIn(error: unknown): string | undefined {
   for (let link = error; link instanceof Error; link = link.cause) {
     const own = link instanceof ProtocolError ? link.data : link;
-    if (own instanceof FencelineError && own.code === ("response_too_large" satisfies ConnectorErrorCode)) return true;
+    if (own instanceof FencelineError) return own.code;
   }
-  return false;
+  return undefined;
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -19,6 +19,8 @@ async function source(uris: readonly string[], more: Partial<FencelineConfigInpu
   const cast = newCast();
   const config = configFor(cast, server.url, more);
   return {
+    name: cast.source,
+    reader: cast.reader,
     answer: (uri: string, reply: Reply) => reads.set(uri, reply),
     async run() {
       const pool = await startPool(ledgerOf(), config, "once");
@@ -84,6 +86,52 @@ test("a table whose name the server escapes in the list and not in a read: no ve
 
   expect(await findings(listed)).toEqual([]);
   expect((await ask()).map(({ uri }) => uri)).toEqual(["table://plain/schema"]);
+});
+
+describe("a read that the server refuses", () => {
+  const refused: Reply = { error: { code: 403, message: "not yours" } };
+  const revocations = async (source: string) =>
+    (await ledgerOf().listRevocations()).filter((revocation) => revocation.source === source);
+
+  test("with 403 hides its resource, and revokes nothing (P7)", async () => {
+    const { answer, run, ask, name } = await source(["note://a", "note://b"]);
+    for (const uri of ["note://a", "note://b"]) answer(uri, contents(uri, { text: `a note at ${uri}` }));
+    expect(await run()).toEqual([]);
+
+    answer("note://a", refused);
+    expect(await run()).toMatchObject([{ uri: "note://a", code: "read_forbidden" }]);
+
+    expect((await ask()).map(({ uri }) => uri)).toEqual(["note://b"]);
+    expect(await revocations(name)).toEqual([]);
+  });
+
+  test("with 403 is revoked for the reader where the configuration says so (P7)", async () => {
+    const { answer, run, ask, name, reader } = await source(["note://a", "note://b"], {
+      settings: { revokeForbidden: true },
+    });
+    for (const uri of ["note://a", "note://b"]) answer(uri, contents(uri, { text: `a note at ${uri}` }));
+    expect(await run()).toEqual([]);
+
+    answer("note://a", refused);
+    await run();
+
+    expect(await revocations(name)).toMatchObject([{ subject: reader, role: "reader", scope: { uri: "note://a" } }]);
+    // What is revoked stays so, also when the server lets it be read again.
+    answer("note://a", contents("note://a", { text: "a note again" }));
+    expect(await run()).toEqual([]);
+    expect((await ask()).map(({ uri }) => uri)).toEqual(["note://b"]);
+  });
+
+  test("with 401, for one resource alone, keeps none of the others from being read (P7)", async () => {
+    const uris = Array.from({ length: 12 }, (_, at) => `note://${at}`);
+    const { answer, run, ask } = await source(uris, { settings: { readConcurrency: 1 } });
+    for (const uri of uris) answer(uri, contents(uri, { text: `a note at ${uri}` }));
+    answer("note://0", { error: { code: -32603, message: "Request failed with status code 401" } });
+
+    expect((await run()).map(({ uri, code }) => [uri, code])).toContainEqual(["note://0", "read_unauthorized"]);
+
+    expect((await ask()).length).toBe(10);
+  });
 });
 
 describe("the content guard of a configuration", () => {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
@@ -16,12 +16,14 @@ afterEach(async () => {
 });
 
 interface Guarded {
-  readonly url: string;
-  readonly issuer: string;
+  url: string;
+  issuer: string;
   /** Tokens that are let through. */
   readonly valid: Set<string>;
   /** `Authorization` of every request to the token endpoint, and its body. */
   readonly asked: { authorization: string | undefined; body: string }[];
+  /** The second refusal of this token is held back until a request with another one has come. */
+  refuseLate?: string;
 }
 
 /** An MCP server that wants a bearer token, and the authorization server that gives them out. */
@@ -33,7 +35,13 @@ async function startGuardedServer(options: { refuse?: boolean } = {}): Promise<G
   opened.push(inner);
   const valid = new Set<string>();
   const asked: Guarded["asked"] = [];
+  const guarded: Guarded = { url: "", issuer: "", valid, asked };
   let given = 0;
+  let refused = 0;
+  let anotherCame!: () => void;
+  const another = new Promise<void>((resolve) => {
+    anotherCame = resolve;
+  });
   const outer = await serveHttp(async (request, response) => {
     const json = (status: number, body: unknown) =>
       void response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
@@ -60,7 +68,12 @@ async function startGuardedServer(options: { refuse?: boolean } = {}): Promise<G
       valid.add(token);
       return json(200, { access_token: token, token_type: "Bearer" });
     }
-    if (!valid.has((request.headers.authorization ?? "").replace("Bearer ", ""))) {
+    const sent = (request.headers.authorization ?? "").replace("Bearer ", "");
+    const { refuseLate } = guarded;
+    if (refuseLate !== undefined && sent !== refuseLate) anotherCame();
+    if (!valid.has(sent)) {
+      if (sent === refuseLate) refused += 1;
+      if (refused > 1 && sent === refuseLate) await another;
       const metadata = `${origin}/.well-known/oauth-protected-resource`;
       response.setHeader("www-authenticate", `Bearer resource_metadata="${metadata}"`);
       return json(401, { error: `no: ${request.headers.authorization}` });
@@ -76,7 +89,9 @@ async function startGuardedServer(options: { refuse?: boolean } = {}): Promise<G
     response.end(await answer.text());
   });
   opened.push(outer);
-  return { url: outer.url, issuer: new URL(outer.url).origin, valid, asked };
+  guarded.url = outer.url;
+  guarded.issuer = new URL(outer.url).origin;
+  return guarded;
 }
 
 async function connect(url: string, auth: EndpointAuth): Promise<SourceConnection> {
@@ -113,6 +128,18 @@ describe("client credentials", () => {
     expect(server.asked).toHaveLength(2);
   });
 
+  test("whose token is refused to many requests at once bring one new token for all of them (P7)", async () => {
+    const server = await startGuardedServer();
+    const connection = await connect(server.url, credentials(server.issuer));
+    expect(server.asked).toHaveLength(1);
+    server.valid.clear();
+
+    const outcomes = await Promise.all(Array.from({ length: 8 }, () => read(connection)));
+
+    expect(new Set(outcomes.map(({ outcome }) => outcome))).toEqual(new Set(["content"]));
+    expect(server.asked).toHaveLength(2);
+  });
+
   test("that are refused are a credential problem, whose message holds no secret (P7, P8)", async () => {
     const server = await startGuardedServer({ refuse: true });
     const error = await connect(server.url, credentials(server.issuer)).catch((caught: Error) => caught);
@@ -136,8 +163,13 @@ describe("a token command", () => {
     const file = join(directory, "token");
     const write = (text: string) => writeFileSync(file, text);
     write(first);
-    const program = `process.stdout.write(require("fs").readFileSync(process.argv[1], "utf8"))`;
-    return { write, command: [process.execPath, "-e", program, file] };
+    const runs = join(directory, "runs");
+    const program = `const fs = require("fs"); fs.appendFileSync(process.argv[2], "."); process.stdout.write(fs.readFileSync(process.argv[1], "utf8"))`;
+    return {
+      write,
+      command: [process.execPath, "-e", program, file, runs],
+      runs: () => readFileSync(runs, "utf8").length,
+    };
   }
 
   test("is asked once for its time, and again when its token is refused (P7)", async () => {
@@ -150,6 +182,31 @@ describe("a token command", () => {
     server.valid.clear();
     server.valid.add("token-two");
     expect(await read(connection)).toMatchObject({ outcome: "content" });
+  });
+
+  test("is run once more for many requests that are refused at once, whenever their refusals come (P7)", async () => {
+    const server = await startGuardedServer();
+    server.valid.add("token-one");
+    const { write, command, runs } = tokenFile("token-one");
+    const connection = await connect(server.url, { type: "command", command });
+    write("token-two");
+    server.valid.clear();
+    server.valid.add("token-two");
+    server.refuseLate = "token-one";
+
+    const outcomes = await Promise.all(Array.from({ length: 4 }, () => read(connection)));
+
+    expect(new Set(outcomes.map(({ outcome }) => outcome))).toEqual(new Set(["content"]));
+    expect(runs()).toBe(2);
+  });
+
+  test("that does not end is killed, and is a credential problem (P7)", async () => {
+    const server = await startGuardedServer();
+    const program = `process.on("SIGTERM", () => {}); setInterval(() => {}, 1_000)`;
+    const auth: EndpointAuth = { type: "command", command: [process.execPath, "-e", program], timeoutMs: 500 };
+    const error = await connect(server.url, auth).catch((caught: Error) => caught);
+    expect(error).toMatchObject({ code: "source_unauthorized" });
+    expect((error as Error).message).toContain("did not end within 500 ms");
   });
 
   test("whose token the server refuses for good is a credential problem, and the token is in no message (P7, P8)", async () => {
@@ -165,6 +222,7 @@ describe("a token command", () => {
   test.each([
     ["fails", [process.execPath, "-e", "console.error('hidden-value'); process.exit(3)"], "ended with 3"],
     ["is not there", ["/nonexistent/program", "hidden-value"], "could not be run (ENOENT)"],
+    ["writes too much", [process.execPath, "-e", "console.log('x'.repeat(100_000))"], "wrote more than 65536 bytes"],
     ["writes nothing", [process.execPath, "-e", ""], "wrote no token"],
     ["writes what is no token", [process.execPath, "-e", "console.log('two words')"], "wrote no token"],
   ])("that %s is a credential problem, told without what it wrote (P7, P8)", async (_, command, reason) => {

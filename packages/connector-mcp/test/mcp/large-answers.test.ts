@@ -42,6 +42,13 @@ describe("over stdio", () => {
     expect(seen).toMatchObject({ outcome: "content", bytes: 12 * MB });
   });
 
+  test("the connection's limit follows the largest body that is asked for", async () => {
+    const large = "note://68000000";
+    expect(await read(await connected(), [large])).toEqual([["too_large", undefined]]);
+    const seen = await readResource(await connected({ maxBodyBytes: 70 * MB }), large, { maxBodyBytes: 70 * MB });
+    expect(seen).toMatchObject({ outcome: "content", bytes: 68 * MB });
+  });
+
   test.each(["note://3000000", "note://3000000#last"])(
     "a message above the connection's limit fails its own read alone, and the connection lives on (%s)",
     async (large) => {

@@ -72,6 +72,13 @@ describe("how often a server is started", () => {
     expect(closing(await connectSource(endpoint)).era).toBe("legacy");
     expect(endpoint.pids()).toHaveLength(2);
   });
+
+  test("once each time from then on: it is not asked for its era again", async () => {
+    const endpoint = stdioEndpoint("shy");
+    await (await connectSource(endpoint)).close();
+    expect(closing(await connectSource(endpoint)).era).toBe("legacy");
+    expect(endpoint.pids()).toHaveLength(3);
+  });
 });
 
 describe("the end of a connection", () => {
