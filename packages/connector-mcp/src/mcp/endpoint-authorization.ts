@@ -7,6 +7,7 @@ import {
   type StoredOAuthTokens,
   UnauthorizedError,
 } from "@modelcontextprotocol/client";
+import { connectorError } from "../errors.js";
 
 /** How a reader gets the bearer token that it sends to a server. */
 export type EndpointAuth =
@@ -75,6 +76,25 @@ export function renewingOnce(
   };
 }
 
+/**
+ * What the authorization server refuses is a credential problem at once. The SDK would ask it a second time, with the same secret,
+ * and write its words to standard error; and take its outage for a refusal.
+ *
+ * @throws {UnauthorizedError} and {FencelineError} `source_unreachable`, `source_throttled`
+ */
+export async function checkTokenAnswer(asked: RequestInit | undefined, answer: Response): Promise<void> {
+  const isTokenRequest = new Headers(asked?.headers)
+    .get("content-type")
+    ?.startsWith("application/x-www-form-urlencoded");
+  if (answer.ok || isTokenRequest !== true) return;
+  const { status } = answer;
+  const what = `the authorization server answered the request for a token with HTTP ${status}`;
+  if (status === 429) throw connectorError("source_throttled", what);
+  if (status >= 500) throw connectorError("source_unreachable", what);
+  const code = /"error"\s*:\s*"([a-z_]{1,50})"/.exec(await answer.text().catch(() => ""))?.[1];
+  throw new UnauthorizedError(code === undefined ? what : `${what} (${code})`);
+}
+
 /** OAuth 2.1 client credentials, by the SDK: discovery (RFC 9728, RFC 8414), the token request, another one after a 401. */
 class ClientCredentials extends ClientCredentialsProvider implements EndpointAuthorization {
   readonly provider = this;
@@ -83,7 +103,8 @@ class ClientCredentials extends ClientCredentialsProvider implements EndpointAut
 
   constructor({ clientId, clientSecret, issuer, scope }: Extract<EndpointAuth, { type: "client_credentials" }>) {
     super({ clientId, clientSecret, expectedIssuer: issuer, ...(scope !== undefined && { scope }) });
-    this.#secrets = new RecentSecrets(clientSecret);
+    const basic = Buffer.from(`${clientId}:${clientSecret}`).toString("base64");
+    this.#secrets = new RecentSecrets(clientSecret, encodeURIComponent(clientSecret), basic);
   }
 
   override tokens(): StoredOAuthTokens | undefined {
@@ -94,11 +115,6 @@ class ClientCredentials extends ClientCredentialsProvider implements EndpointAut
     this.#tokens = tokens;
     this.#secrets.add(tokens.access_token);
     if (tokens.refresh_token !== undefined) this.#secrets.add(tokens.refresh_token);
-  }
-
-  /** Called by the SDK where the authorization server refuses the client, before it tries once more. */
-  invalidateCredentials(): void {
-    this.#tokens = undefined;
   }
 
   secrets(): readonly string[] {

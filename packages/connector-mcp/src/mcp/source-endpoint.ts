@@ -1,7 +1,7 @@
 import { assert } from "@fenceline/ledger";
 import { type AuthProvider, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { connectorError } from "../errors.js";
-import { authorizationOf, type EndpointAuth, renewingOnce } from "./endpoint-authorization.js";
+import { authorizationOf, checkTokenAnswer, type EndpointAuth, renewingOnce } from "./endpoint-authorization.js";
 import type { Fetch } from "./http-watch.js";
 import { ServerProcess } from "./server-process.js";
 import { StreamReopening } from "./stream-reopening.js";
@@ -145,6 +145,7 @@ export function httpTransport(endpoint: HttpEndpoint, fetch: Fetch): StreamableH
   const transport = new StreamableHTTPClientTransport(url, {
     fetch: async (...request) => {
       const response = await fetch(...request);
+      await checkTokenAnswer(request[1], response);
       sentWith.set(response, new Headers(request[1]?.headers).get("authorization") ?? undefined);
       return response;
     },

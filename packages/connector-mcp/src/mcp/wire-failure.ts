@@ -80,6 +80,7 @@ export function classifyFailure(error: unknown, context: FailureContext): Failur
   const own = ownCodeIn(error);
   if (own === "response_too_large") return "too_large";
   if (own === "source_throttled") return "throttled";
+  if (own === "source_unreachable") return "unreachable";
   if (context.signal?.aborted) return "aborted";
   if (error instanceof UnsupportedProtocolVersionError) return "session_lost";
   if (error instanceof ProtocolError) {

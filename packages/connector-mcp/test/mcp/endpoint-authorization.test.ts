@@ -1,7 +1,8 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, expect, test } from "vitest";
+import { inspect } from "node:util";
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { EndpointAuth } from "#src/mcp/endpoint-authorization.js";
 import { readResource } from "#src/mcp/fenced-read.js";
 import { connectSource, type SourceConnection } from "#src/mcp/source-connection.js";
@@ -9,6 +10,7 @@ import { bodyOf, serveHttp } from "./http-server.js";
 import { startScriptedServer } from "./scripted-server.js";
 
 const SECRET = "s3cret-of-the-client";
+const BASIC = Buffer.from(`fenceline:${SECRET}`).toString("base64");
 
 const opened: { close(): Promise<unknown> }[] = [];
 afterEach(async () => {
@@ -27,7 +29,7 @@ interface Guarded {
 }
 
 /** An MCP server that wants a bearer token, and the authorization server that gives them out. */
-async function startGuardedServer(options: { refuse?: boolean } = {}): Promise<Guarded> {
+async function startGuardedServer(options: { refuse?: number } = {}): Promise<Guarded> {
   const inner = await startScriptedServer({
     reply: (method) =>
       method === "resources/read" ? { result: { contents: [{ uri: "n://1", text: "one" }] } } : undefined,
@@ -62,7 +64,8 @@ async function startGuardedServer(options: { refuse?: boolean } = {}): Promise<G
     }
     if (path === "/token") {
       asked.push({ authorization: request.headers.authorization, body: await bodyOf(request) });
-      if (options.refuse) return json(401, { error: "invalid_client", error_description: "not this one" });
+      const description = `not ${request.headers.authorization}`;
+      if (options.refuse) return json(options.refuse, { error: "invalid_client", error_description: description });
       given += 1;
       const token = `token-number-${given}`;
       valid.add(token);
@@ -118,7 +121,7 @@ describe("client credentials", () => {
     expect(connection.era).toBe("modern");
     expect(await read(connection)).toMatchObject({ outcome: "content" });
     expect(server.asked).toHaveLength(1);
-    expect(server.asked[0]?.authorization).toBe(`Basic ${Buffer.from(`fenceline:${SECRET}`).toString("base64")}`);
+    expect(server.asked[0]?.authorization).toBe(`Basic ${BASIC}`);
     expect(new URLSearchParams(server.asked[0]?.body).get("grant_type")).toBe("client_credentials");
     expect(new URLSearchParams(server.asked[0]?.body).get("scope")).toBe("resources:read");
     server.valid.clear();
@@ -140,11 +143,27 @@ describe("client credentials", () => {
     expect(server.asked).toHaveLength(2);
   });
 
-  test("that are refused are a credential problem, whose message holds no secret (P7, P8)", async () => {
-    const server = await startGuardedServer({ refuse: true });
+  test("that are refused are a credential problem, asked once and told without a secret (P7, P8)", async () => {
+    const output = ["log", "info", "warn", "error", "debug"] as const;
+    const printed = output.map((method) => vi.spyOn(console, method));
+    onTestFinished(() => void vi.restoreAllMocks());
+    const server = await startGuardedServer({ refuse: 401 });
     const error = await connect(server.url, credentials(server.issuer)).catch((caught: Error) => caught);
-    expect(error).toMatchObject({ code: "source_unauthorized" });
-    expect((error as Error).message).not.toContain(SECRET);
+    expect(error).toMatchObject({
+      code: "source_unauthorized",
+      message: expect.stringContaining("HTTP 401 (invalid_client)"),
+    });
+    expect(inspect(error, { depth: 10, showHidden: true })).not.toMatch(new RegExp(`${SECRET}|${BASIC}`));
+    expect(server.asked).toHaveLength(1);
+    for (const method of printed) expect(method).not.toHaveBeenCalled();
+  });
+
+  test.each([
+    [503, "source_unreachable"],
+    [429, "source_throttled"],
+  ])("that cannot be judged now (HTTP %i) are no credential problem (P7)", async (status, code) => {
+    const server = await startGuardedServer({ refuse: status });
+    await expect(connect(server.url, credentials(server.issuer))).rejects.toMatchObject({ code });
   });
 
   test("go to no other authorization server than the configured one", async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { HttpWatch } from "#src/mcp/http-watch.js";
+import { ServerPatience } from "#src/mcp/server-patience.js";
 import { StandaloneStream } from "#src/mcp/standalone-stream.js";
 import { serveHttp } from "./http-server.js";
 
@@ -35,6 +36,7 @@ describe("the notification stream of the older era", () => {
     });
     const watch = new HttpWatch({
       maxMessageBytes: 1_000,
+      patience: new ServerPatience(),
       isModern: () => false,
       requestStream: async () => undefined,
     });
