@@ -336,6 +336,23 @@ describeWholeLedger("visibility", (ledger) => {
     expect(await freshness(polled.index)).toEqual(["fresh", "fresh"]);
   });
 
+  test("what was pushed and is put on the timer after a break stays unverified until it is read (U3, U4, §9)", async () => {
+    const { session, index } = await twoPlans();
+    await ledger.breakStream(session, 0);
+    const ids = await ledger.sql<{ subscription_id: number }>(
+      "select subscription_id from fenceline.subscription where scope_id = $1 order by subscription_id",
+      [session.scopeId],
+    );
+    const polled = ids.map((row) => row.subscription_id);
+    await ledger.activateSubscriptions(session, { shard: 0, pushed: [], polled });
+    expect(await freshness(index)).toEqual(["unverified", "unverified"]);
+
+    await readNow(ledger, session, [BASIC], (uri) => uri);
+    expect(await freshness(index)).toEqual(["fresh", "unverified"]);
+    await readNow(ledger, session, [PRO], (uri) => uri);
+    expect(await freshness(index)).toEqual(["fresh", "fresh"]);
+  });
+
   test("pushed content is unverified once its holder's lease ended without a word (U4, §9)", async () => {
     const session = await openSession(ledger, {});
     await activate(ledger, session, [BASIC]);

@@ -329,7 +329,9 @@ export class LedgerModel {
     const newer = subscription.version !== undefined && ordinal < subscription.version.ordinal;
     if (subscription.notifications > subscription.seenNotifications || newer) return 3;
     const pushing = subscription.seenEpoch === scope.epoch && this.reading.stands(scope, scope.generation);
-    if (scope.suspendedAt !== undefined || (subscription.pushed && !pushing)) return 2;
+    // On the timer: read since it was put there.
+    const heard = subscription.pushed ? pushing : subscription.seenEpoch === undefined;
+    if (scope.suspendedAt !== undefined || !heard) return 2;
     const { verifiedAt } = subscription;
     return verifiedAt === undefined || verifiedAt + STALENESS_MS <= this.clock.now ? 1 : 0;
   }

@@ -97,6 +97,8 @@ begin
             -- Without a holder whose lease stands, nobody hears of a change.
             when e.pushed and (not p.held or e.seen_stream_epoch is distinct from (
               select t.epoch from fenceline.stream t where t.scope_id = e.scope_id and t.shard = e.shard)) then 2
+            -- It was pushed when it was last read: of a change since then nobody heard (U4).
+            when not e.pushed and e.seen_stream_epoch is not null then 2
             when e.verified_at is null or e.verified_at + p.staleness <= v_now then 1
             else 0
           end as rank
