@@ -137,7 +137,9 @@ describeWholeLedgerOnPostgres("operations that lock the same rows", (ledger) => 
     const { session, uris, ids } = await threeRead();
     for (const uri of uris) await readNow(ledger, session, [uri], () => "newer");
     const found = (subscriptionId: number) => (areas: Pick<WholeLedger, "recordFindings">) =>
-      areas.recordFindings([{ work: { subscriptionId, ordinal: 1 }, findings: [] }]);
+      areas.recordFindings([
+        { work: { subscriptionId, ordinal: 1 }, findings: [{ uri: A, code: "no_text", action: "left_out" }] },
+      ]);
     const [, [pruned], waited] = await overlapping(
       ledger,
       found(ids[0]),

@@ -135,8 +135,8 @@ export class IndexRun {
   async #write(slice: readonly IndexPlan[]): Promise<void> {
     if (slice.length === 0) return;
     try {
-      // Before anything of it can be seen: what is shown has its findings on record.
-      await this.#options.ledger.recordFindings(slice.filter(({ findings }) => findings.length > 0));
+      // Before anything of it can be seen: what is shown has its findings on record, and none of an earlier policy.
+      await this.#options.ledger.recordFindings(slice);
       for (const written of await this.#options.writer.write(slice, this.#options.signal)) await this.#settle(written);
     } catch (error) {
       this.#storeSilent ||= error instanceof FencelineError && error.code === "store_timeout";

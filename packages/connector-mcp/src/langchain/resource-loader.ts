@@ -23,7 +23,8 @@ export interface McpResourceLoaderOptions extends TextPorts {
  * revocation lists it, and is not complete until somebody says that the copies are gone (L6).
  *
  * `Document.id` is a UUID that stays the same over all versions of a resource, so a store that overwrites by id keeps
- * one. Metadata: `source`, `uri`, `resourceUri`, `lineageId`, `mimeType`, `title`, `guardFindings`, all flat.
+ * one. What the guard found is kept with the version before its documents are handed out (spec §5), also where it left a part
+ * out. Metadata: `source`, `uri`, `resourceUri`, `lineageId`, `mimeType`, `title`, `guardFindings`, all flat.
  */
 export class McpResourceLoader extends BaseDocumentLoader {
   readonly #options: McpResourceLoaderOptions;
@@ -57,7 +58,8 @@ export class McpResourceLoader extends BaseDocumentLoader {
         ...(afterId !== undefined && { afterId }),
       });
       for (const work of page) {
-        const { texts } = await textsOf(work, this.#options);
+        const { texts, findings } = await textsOf(work, this.#options);
+        if (findings.length > 0) await ledger.recordFindings([{ work, findings }]);
         for (const text of texts) yield this.#document(work, text);
       }
       afterId = page.at(-1)?.subscriptionId;

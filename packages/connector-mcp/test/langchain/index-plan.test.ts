@@ -130,6 +130,28 @@ describe("cutting text", () => {
     }
   });
 
+  test("a megabyte without separators is cut to whole chunks that overlap, and nothing of it is lost", async () => {
+    const text = Array.from({ length: 131_072 }, (_, n) => n.toString(36).padStart(8, "x")).join("");
+    for (const [chunkSize, chunkOverlap] of [
+      [1_000, 100],
+      [1_000, 0],
+      [997, 101],
+      [1_000, 7],
+    ] as const) {
+      const chunks = await chunksOf(text, splitterFor("text/plain", { chunkSize, chunkOverlap }));
+      expect(Math.max(...chunks.map(({ length }) => length))).toBeLessThanOrEqual(chunkSize);
+      let end = 0;
+      for (const chunk of chunks) {
+        const start = text.indexOf(chunk, Math.max(0, end - chunkOverlap));
+        expect(start).toBeGreaterThanOrEqual(Math.max(0, end - chunkOverlap));
+        expect(start).toBeLessThanOrEqual(end);
+        end = start + chunk.length;
+      }
+      expect(end).toBe(text.length);
+      expect(chunks.length).toBeLessThan((1.3 * text.length) / (chunkSize - chunkOverlap));
+    }
+  });
+
   test("halves that a splitter of the caller's own leaves become U+FFFD, which every store can hold", async () => {
     const chunks = await chunksOf("a😀b", { splitText: async () => ["a\ud83d", "\ude00b"] });
     expect(chunks).toEqual(["a\ufffd", "\ufffdb"]);

@@ -226,10 +226,13 @@ end $$;
 create or replace function fenceline.record_findings(p_subscriptions bigint[], p_ordinals bigint[], p_findings text[]) returns void
 language plpgsql volatile set enable_seqscan = off as $$
 begin
+  -- Nearly always nothing was found, and nothing is to be written.
   perform 1 from fenceline.resource_version v
-    join unnest(p_subscriptions, p_ordinals) i (subscription_id, ordinal) using (subscription_id, ordinal)
+    join unnest(p_subscriptions, p_ordinals, p_findings) i (subscription_id, ordinal, findings) using (subscription_id, ordinal)
+    where v.findings is distinct from nullif(i.findings::jsonb, '[]')
     order by v.subscription_id, v.ordinal for no key update of v;
-  update fenceline.resource_version v set findings = i.findings::jsonb
+  update fenceline.resource_version v set findings = nullif(i.findings::jsonb, '[]')
   from unnest(p_subscriptions, p_ordinals, p_findings) i (subscription_id, ordinal, findings)
-  where v.subscription_id = i.subscription_id and v.ordinal = i.ordinal;
+  where v.subscription_id = i.subscription_id and v.ordinal = i.ordinal
+    and v.findings is distinct from nullif(i.findings::jsonb, '[]');
 end $$;
