@@ -480,6 +480,7 @@ create table fenceline.scan (
   next_review_at timestamp with time zone,
   removal_held boolean,
   absence_allowed boolean default false not null,
+  faults jsonb,
   constraint scan_pkey PRIMARY KEY (scan_id)
 );
 
@@ -550,6 +551,7 @@ create table fenceline.source (
   endpoint_digest bytea,
   staleness_ms bigint default 900000 not null,
   registered_at timestamp with time zone default fenceline.now() not null,
+  retired_at timestamp with time zone,
   constraint source_name_key UNIQUE (name),
   constraint source_pkey PRIMARY KEY (source_id)
 );
@@ -623,6 +625,7 @@ create table fenceline.subscription (
   derived boolean default false not null,
   started_at timestamp with time zone default fenceline.now() not null,
   ended_at timestamp with time zone,
+  excluded boolean default false not null,
   constraint closed_or_close_ordinal_null CHECK (((lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'CLOSED'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle])) = (close_ordinal IS NOT NULL))),
   constraint hidden_because_is_known CHECK ((hidden_because = ANY (ARRAY['forbidden'::text, 'tombstone_pending'::text, 'tombstoned'::text, 'unreconciled'::text]))),
   constraint look_at_not_after_due CHECK (((due_at IS NULL) OR ((look_at IS NOT NULL) AND (look_at <= due_at)))),

@@ -9,6 +9,7 @@ import { lineageIdOf } from "./lineage-id.js";
 import type { DerivedEntry } from "./records/derived-entry.js";
 import { keyDigest } from "./resource-rows.js";
 import { resourceKey } from "./resource-uri.js";
+import type { ListedFault } from "./scans.js";
 
 export interface TracedVersion {
   readonly lineageId: string;
@@ -96,6 +97,8 @@ export interface LedgerStatus {
           readonly endedAt: Date;
         }
       | undefined;
+    /** What was not valid in the list when it was last walked to its end. */
+    readonly listFaults: readonly ListedFault[];
     /** Removals that the floor holds back (S8). */
     readonly heldRemovals: number;
   }[];
@@ -277,6 +280,7 @@ interface SourceStatusRow {
   readonly last_scan_verdict: string | null;
   readonly last_scan_reason: string | null;
   readonly last_scan_ended_at: Date | null;
+  readonly list_faults: readonly ListedFault[] | null;
   readonly held_removals: number;
 }
 
@@ -299,6 +303,7 @@ function sourceStatus(row: SourceStatusRow): LedgerStatus["sources"][number] {
     holder: row.holder ?? undefined,
     catalogMeasuredAt: row.catalog_measured_at ?? undefined,
     nextReviewAt: row.next_review_at ?? undefined,
+    listFaults: row.list_faults ?? [],
     lastScan:
       endedAt === null
         ? undefined

@@ -106,6 +106,7 @@ export {
   defaultScanBudgets,
   type FinishedScan,
   type HeldRemoval,
+  type ListedFault,
   type ListedTemplate,
   type RecordedPage,
   type ScanBudgets,
@@ -118,6 +119,7 @@ export { formatUriScope, parseUriScope } from "./scope-text.js";
 export type {
   NegotiatedCapabilities,
   OpenSessionResult,
+  RegisteredSource,
   Session,
   SessionLedger,
   SourceRegistration,
@@ -128,7 +130,7 @@ export {
   type SubscriptionCounters,
   shownState,
 } from "./subscription-state.js";
-export type { NotificationOutcome, SubscriptionLedger, SubscriptionRef } from "./subscriptions.js";
+export type { NotificationOutcome, SubscriptionLedger, SubscriptionRef, SubscriptionToOpen } from "./subscriptions.js";
 export { denialCovers, grantCovers, type UriScope, uriScope } from "./uri-scope.js";
 export type { Freshness, VisibilityLedger, VisibleEntry } from "./visibility.js";
 export { fileWitness, type Witness, type Witnessed, type WitnessedRevocation } from "./witness.js";

@@ -28,6 +28,14 @@ export interface ScanEntry {
   readonly descriptorDigest: Uint8Array;
 }
 
+/** Something of a list that is not what the protocol asks for. */
+export interface ListedFault {
+  /** Of the entry; absent where it has none, or where none is meant. */
+  readonly uri?: string;
+  readonly code: string;
+  readonly message: string;
+}
+
 export type ScanVerdict = "SNAPSHOT_PROVEN" | "SNAPSHOT_UNPROVEN" | "UNSETTLED" | "INCOMPLETE" | "VOID";
 
 /** Bounds of a list that never ends (S2), well above the million resources that are supported. */
@@ -49,6 +57,8 @@ export interface ScanPageRecord {
   /** Default `resources`; `templates` where the scan was begun with them. */
   readonly list?: "resources" | "templates";
   readonly entries: readonly ScanEntry[];
+  /** Of everything that the page listed, where `entries` are only some of it: what tells a loop (S2). */
+  readonly pageDigest?: Uint8Array;
   /** Digest of the snapshot id the page binds, where that was negotiated (S3). */
   readonly snapshotIdDigest?: Uint8Array;
 }
@@ -87,9 +97,13 @@ export interface ScanLedger {
   finishScan(
     session: Session,
     scanId: number,
-    end:
+    end: (
       | { readonly complete: true }
-      | { readonly complete: false; readonly verdict: "INCOMPLETE" | "VOID"; readonly reason: string },
+      | { readonly complete: false; readonly verdict: "INCOMPLETE" | "VOID"; readonly reason: string }
+    ) & {
+      /** What was not valid in its lists, for the status: at most a thousand. */
+      readonly faults?: readonly ListedFault[];
+    },
   ): Promise<FinishedScan>;
   /**
    * Publishes what two successive complete scans agree on (S4, S5, S7), or one proven snapshot, given as both (S3). What
@@ -227,11 +241,12 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
     },
 
     async finishScan(session, scanId, end) {
-      return call<FinishedScan>(database, "fenceline.finish_scan($1, $2, $3, $4, $5)", [
+      return call<FinishedScan>(database, "fenceline.finish_scan($1, $2, $3, $4, $5, $6)", [
         ...fenceOf(session),
         scanId,
         end.complete ? null : end.verdict,
         end.complete ? null : end.reason,
+        end.faults === undefined ? null : JSON.stringify(end.faults),
       ]);
     },
 
@@ -304,8 +319,9 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
 const RECORD_SCAN_PAGE = "fenceline.record_scan_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 
 /** What the last part of a page says of the whole: cursor, digest of the page, whether the list ends, snapshot id. */
-function endOfPage({ cursorDigest, nextCursorDigest, entries, snapshotIdDigest }: ScanPageRecord) {
+function endOfPage({ cursorDigest, nextCursorDigest, entries, pageDigest, snapshotIdDigest }: ScanPageRecord) {
   const page = createHash("sha256").update(nextCursorDigest ?? "");
+  if (pageDigest) page.update(pageDigest);
   for (const { uri, descriptorDigest } of entries) {
     page
       .update(createHash("sha256").update(uri).digest())

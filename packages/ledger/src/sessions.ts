@@ -14,6 +14,17 @@ export interface SourceRegistration {
   readonly stalenessMs?: number;
 }
 
+/** A source that the ledger has registered. */
+export interface RegisteredSource {
+  readonly name: string;
+  /** As it was last registered. */
+  readonly endpointDigest: Uint8Array | undefined;
+  /** Since when no configuration names it, as somebody confirmed; until it is registered again. */
+  readonly retiredAt: Date | undefined;
+  /** Resources of which something was accepted and is neither deleted nor hidden by a revocation of its reader. */
+  readonly resources: number;
+}
+
 /** The one holder of (source, reader) for as long as its lease stands. Everything it writes is fenced by `generation`. */
 export interface Session {
   readonly sessionId: number;
@@ -42,8 +53,12 @@ export interface NegotiatedCapabilities {
 }
 
 export interface SessionLedger {
-  /** Registers a source, or brings its settings up to date. */
+  /** Registers a source, or brings its settings up to date; one that was retired is in use again. */
   registerSource(source: SourceRegistration): Promise<void>;
+  /** In order of their names. */
+  registeredSources(): Promise<RegisteredSource[]>;
+  /** Remembers that no configuration names a source any more. What was derived from it stays. `unknown`: it is not registered. */
+  retireSource(name: string): Promise<"retired" | "unknown">;
   /**
    * Takes the session of (source, reader) where it is free or its lease has ended; the generation rises, and whatever an
    * earlier holder still sends is refused. Every pushed subscription becomes unverified: its streams get a new epoch (U4).
@@ -74,6 +89,18 @@ export function sessionLedger(database: Queryable): SessionLedger {
         stalenessMs ?? null,
       ]);
     },
+
+    async registeredSources() {
+      const rows = await database.query<RegisteredSourceRow>("select * from fenceline.registered_sources()");
+      return rows.map(({ name, endpoint_digest: endpointDigest, retired_at: retiredAt, resources }) => ({
+        name,
+        endpointDigest: endpointDigest ?? undefined,
+        retiredAt: retiredAt ?? undefined,
+        resources,
+      }));
+    },
+
+    retireSource: (name) => call(database, "fenceline.retire_source($1)", [name]),
 
     async openSession({ source, reader, owner, leaseMs }) {
       const [row] = await database.query<OpenSessionRow>("select * from fenceline.open_session($1, $2, $3, $4)", [
@@ -116,6 +143,13 @@ export function sessionLedger(database: Queryable): SessionLedger {
       await call(database, "fenceline.suspend_scope($1, $2, null)", fenceOf(session));
     },
   });
+}
+
+interface RegisteredSourceRow {
+  readonly name: string;
+  readonly endpoint_digest: Buffer | null;
+  readonly retired_at: Date | null;
+  readonly resources: number;
 }
 
 type OpenSessionRow =

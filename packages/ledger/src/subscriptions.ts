@@ -15,6 +15,11 @@ export interface SubscriptionRef {
   readonly generation: number;
 }
 
+export interface SubscriptionToOpen extends SubscriptionRef {
+  /** As it was listed. */
+  readonly mimeType: string | undefined;
+}
+
 export type NotificationOutcome =
   /** The resource is due; what was accepted before is `changed` from now on. */
   | "invalidated"
@@ -28,7 +33,7 @@ export interface SubscriptionLedger {
   subscriptionsToOpen(
     session: Session,
     page: { readonly limit: number; readonly afterId?: number },
-  ): Promise<SubscriptionRef[]>;
+  ): Promise<SubscriptionToOpen[]>;
   /** A new stream of a shard: its epoch rises, so everything pushed through it is unverified until read again (U4). */
   openStream(session: Session, shard: number): Promise<{ readonly epoch: number } | "session_lost">;
   /** The stream broke: an event of its own; its shard is unverified and due (U4). Exclusive under the scope fence. */
@@ -48,7 +53,17 @@ export interface SubscriptionLedger {
     options?: { readonly windowMs?: number },
   ): Promise<{ readonly uri: string; readonly outcome: NotificationOutcome }[]>;
   /** Freezes the close ordinal; no read is issued after it (U7). Returns what has to be unsubscribed at the server. */
-  beginUnsubscribe(session: Session, uris: readonly string[]): Promise<SubscriptionRef[]>;
+  beginUnsubscribe(
+    session: Session,
+    uris: readonly string[],
+    options?: {
+      /**
+       * The configuration leaves them out. What was accepted of them stays and ages (U10); they are absent for no scan and no
+       * completeness task, and the first catalogue that lists them again opens them with a new generation (§3). Default false.
+       */
+      readonly excluded?: boolean;
+    },
+  ): Promise<SubscriptionRef[]>;
   /**
    * What is still to be unsubscribed at the server, in order of id, after `afterId`: begun by `beginUnsubscribe` or by a
    * revocation, or of unknown outcome. Tell the server, then `settleUnsubscribe`; the end of the session settles it too. A wake of
@@ -76,11 +91,11 @@ const BATCH = 500;
 export function subscriptionLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): SubscriptionLedger {
   return checkedCalls(subscriptionArguments, {
     async subscriptionsToOpen(session, { limit, afterId = 0 }) {
-      return subscriptionRefs(database, "select * from fenceline.subscriptions_to_open($1, $2, $3, $4)", [
-        ...fenceOf(session),
-        afterId,
-        limit,
-      ]);
+      const rows = await database.query<SubscriptionRow & { mime_type: string | null }>(
+        "select * from fenceline.subscriptions_to_open($1, $2, $3, $4)",
+        [...fenceOf(session), afterId, limit],
+      );
+      return rows.map((row) => ({ ...subscriptionRef(row), mimeType: row.mime_type ?? undefined }));
     },
 
     async openStream(session, shard) {
@@ -113,11 +128,12 @@ export function subscriptionLedger(database: Queryable, timing: ReadTiming = def
       return outcomes;
     },
 
-    async beginUnsubscribe(session, uris) {
-      return subscriptionRefs(database, "select * from fenceline.begin_unsubscribe($1, $2, $3, $4)", [
+    async beginUnsubscribe(session, uris, { excluded = false } = {}) {
+      return subscriptionRefs(database, "select * from fenceline.begin_unsubscribe($1, $2, $3, $4, $5)", [
         ...fenceOf(session),
         session.sourceId,
         uris.map((uri) => keyDigest(resourceKey(uri))),
+        excluded,
       ]);
     },
 
@@ -143,8 +159,17 @@ async function subscriptionRefs(
   text: string,
   values: readonly unknown[],
 ): Promise<SubscriptionRef[]> {
-  const rows = await database.query<{ subscription_id: number; uri: string; generation: number }>(text, values);
-  return rows.map(({ subscription_id: subscriptionId, uri, generation }) => ({ subscriptionId, uri, generation }));
+  return (await database.query<SubscriptionRow>(text, values)).map(subscriptionRef);
+}
+
+interface SubscriptionRow {
+  readonly subscription_id: number;
+  readonly uri: string;
+  readonly generation: number;
+}
+
+function subscriptionRef({ subscription_id: subscriptionId, uri, generation }: SubscriptionRow): SubscriptionRef {
+  return { subscriptionId, uri, generation };
 }
 
 /** Under the exclusive fence only the epoch rises; what follows for each subscription comes after, in batches. */

@@ -5,7 +5,7 @@ import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/cli
 import { pino } from "pino";
 import { type LedgerBench, withLedgerBench } from "../ledger/ledger-bench.js";
 import type { Platform } from "../measure.js";
-import { connectSource, SessionLease, type SourceContext, SourceCounts } from "./connector-parts.js";
+import { connectSource, ResourceChoice, SessionLease, type SourceContext, SourceCounts } from "./connector-parts.js";
 import { type CatalogServer, startCatalogServer } from "./server-process.js";
 
 const READER = "svc:rag";
@@ -83,6 +83,7 @@ async function hold(
     lease: taken.lease,
     connection,
     settings,
+    choice: new ResourceChoice(),
     counts: new SourceCounts(source, READER),
     logger: silent,
     onProgress: () => undefined,

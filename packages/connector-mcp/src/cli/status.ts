@@ -32,6 +32,11 @@ function describeStatus(status: LedgerStatus, workers: readonly string[]): strin
         source.due,
       ]),
     ),
+    ...status.sources.flatMap(({ name, listFaults }) =>
+      listFaults.map(
+        ({ uri, code, message }) => `! ${name}: ${uri === undefined ? "" : `${uri}: `}${message} (${code})`,
+      ),
+    ),
     `revocations: ${status.revocations.open} open, ${status.revocations.complete} complete`,
     ...status.stores.map(
       ({ store, reachable, failure }) =>

@@ -1,5 +1,6 @@
 import type { EmbeddingsInterface } from "@langchain/core/embeddings";
 import { z } from "zod";
+import { choiceSchema } from "./choice-settings.js";
 import { guardSchema } from "./guard-settings.js";
 import { ownSettingsSchema, settingsSchema } from "./settings.js";
 
@@ -74,6 +75,8 @@ const source = z
     afterConnect: z
       .array(z.strictObject({ tool: z.string().min(1), arguments: z.record(z.string(), z.unknown()).optional() }))
       .optional(),
+    /** What of it is taken. */
+    resources: choiceSchema.optional(),
     settings: ownSettingsSchema.optional(),
   })
   .refine((source) => (source.command === undefined) !== (source.url === undefined), {

@@ -1,3 +1,4 @@
+import type { ChoiceSettings } from "../mcp/resource-choice.js";
 import type { FencelineConfig, SourceConfig } from "./config-schema.js";
 import type { Settings } from "./settings.js";
 
@@ -18,6 +19,8 @@ export interface ConfiguredSource {
   readonly name: string;
   readonly reader: string;
   readonly endpoint: ConfiguredEndpoint;
+  /** What of it is taken. */
+  readonly choice: ChoiceSettings;
   /** The general settings with the source's own laid over them. */
   readonly settings: Settings;
 }
@@ -27,12 +30,19 @@ export function configuredSources(config: FencelineConfig): ConfiguredSource[] {
   return Object.entries(config.mcpServers)
     .filter(([, source]) => source.disabled !== true)
     .flatMap(([name, source]) => {
-      const settings = { ...config.settings, ...definedOnly(source.settings ?? {}) };
+      const { scanBudgets, ...own } = definedOnly(source.settings ?? {});
+      const settings = {
+        ...config.settings,
+        ...own,
+        scanBudgets: { ...config.settings.scanBudgets, ...definedOnly(scanBudgets ?? {}) },
+      };
+      const choice = definedOnly(source.resources ?? {});
       const readers = source.readers ?? { [source.reader as string]: {} };
       return Object.entries(readers).map(([reader, credential]) => ({
         name,
         reader,
         settings,
+        choice,
         endpoint: endpointOf(source, credential, settings.requestTimeoutMs),
       }));
     });

@@ -1,9 +1,19 @@
+import { defaultScanBudgets } from "@fenceline/ledger";
 import { z } from "zod";
 
 /** Node's timers hold 31 bits: after a longer wait than this they fire at once. */
 const MAX_MS = 2 ** 31 - 1;
 const ms = () => z.int().positive().max(MAX_MS);
 const count = () => z.int().positive();
+
+/** Of one walk: a list that exceeds one of them never ends, and nothing is concluded from it (S2). */
+const budgets = {
+  pages: count(),
+  /** As listed, also those that are left out. */
+  entries: count(),
+  /** Of the entries, as JSON or as they are kept, whichever is more. */
+  bytes: count(),
+};
 
 const fields = {
   /** Content last confirmed longer ago is *expired*. */
@@ -40,6 +50,13 @@ const fields = {
 /** How often, how much and how long (spec §9), for all sources: `settings`. */
 export const settingsSchema = z.strictObject({
   ...fields,
+  scanBudgets: z
+    .strictObject({
+      pages: budgets.pages.default(defaultScanBudgets.pages),
+      entries: budgets.entries.default(defaultScanBudgets.entries),
+      bytes: budgets.bytes.default(defaultScanBudgets.bytes),
+    })
+    .prefault({}),
   stalenessMs: fields.stalenessMs.default(15 * 60_000),
   pollMs: fields.pollMs.default(60_000),
   rereadMs: fields.rereadMs.default(10 * 60_000),
@@ -58,7 +75,10 @@ export const settingsSchema = z.strictObject({
  * Settings one source restates. There are no defaults here: what is left out is taken from the general ones. The intervals
  * of reading belong to the ledger, which serves all sources alike.
  */
-export const ownSettingsSchema = z.strictObject(fields).omit({ pollMs: true, rereadMs: true }).partial();
+export const ownSettingsSchema = z
+  .strictObject({ ...fields, scanBudgets: z.strictObject(budgets).partial() })
+  .omit({ pollMs: true, rereadMs: true })
+  .partial();
 
 /** All settings, with their defaults filled in. */
 export type Settings = z.output<typeof settingsSchema>;

@@ -1,6 +1,7 @@
 import type { Ledger } from "@fenceline/ledger";
 import type { Logger } from "pino";
 import type { Settings } from "../config/settings.js";
+import type { ResourceChoice } from "../mcp/resource-choice.js";
 import type { SourceConnection } from "../mcp/source-connection.js";
 import type { SessionLease } from "./session-lease.js";
 import type { SourceCounts } from "./source-counts.js";
@@ -12,6 +13,8 @@ export interface SourceContext {
   readonly lease: SessionLease;
   readonly connection: SourceConnection;
   readonly settings: Settings;
+  /** What of the source is taken. */
+  readonly choice: ResourceChoice;
   readonly counts: SourceCounts;
   readonly logger: Logger;
   readonly onProgress: (progress: Omit<PoolProgress, "source">) => void;

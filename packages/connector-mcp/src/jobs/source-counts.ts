@@ -47,11 +47,11 @@ export class SourceCounts {
   /**
    * A discovery ended.
    *
-   * @param scan why it came to nothing, or what is to be said of its catalogue
+   * @param scan why it came to nothing, and what is to be said of its catalogue
    * @param list what of the list was not valid; where the list did not end, of as much of it as came
    */
-  discovered(end: { scan?: SourceProblem; list: readonly SourceProblem[]; listEnded: boolean }): void {
-    this.#problems.replace("scan", end.scan ? [end.scan] : []);
+  discovered(end: { scan: readonly SourceProblem[]; list: readonly SourceProblem[]; listEnded: boolean }): void {
+    this.#problems.replace("scan", end.scan);
     if (end.listEnded) this.#problems.replace("list", end.list);
     else for (const problem of end.list) this.#problems.add("list", problem);
   }

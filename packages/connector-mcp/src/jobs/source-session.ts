@@ -12,6 +12,7 @@ import type { Ledger } from "@fenceline/ledger";
 import type { Logger } from "pino";
 import { aborted, Backoff, pause } from "../backoff.js";
 import type { ConfiguredSource } from "../config/configured-sources.js";
+import { ResourceChoice } from "../mcp/resource-choice.js";
 import { connectSource, type SourceConnection } from "../mcp/source-connection.js";
 import { storableText } from "../storable-text.js";
 import { problemOf } from "./problem.js";
@@ -63,8 +64,10 @@ export class SourceSession {
   readonly #backoff = new Backoff({ minMs: 250, maxMs: 30_000 });
   /** Connections tried so far. */
   #tried = 0;
+  readonly #choice: ResourceChoice;
 
   constructor(private readonly options: SourceSessionOptions) {
+    this.#choice = new ResourceChoice(options.source.choice);
     this.counts = new SourceCounts(options.source.name, options.source.reader);
     this.triedOnce = new Promise((resolve) => {
       this.#markTried = resolve;
@@ -191,6 +194,7 @@ export class SourceSession {
       lease,
       connection,
       settings: source.settings,
+      choice: this.#choice,
       counts: this.counts,
       logger,
       onProgress: (progress) => this.#progress(progress),

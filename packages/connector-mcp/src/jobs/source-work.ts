@@ -11,6 +11,7 @@ import type { SourceContext } from "./source-context.js";
 import { Subscriptions } from "./subscriptions.js";
 import { WakeTimer } from "./wake-timer.js";
 import { WokenTask } from "./woken-task.js";
+import type { SourceProblem } from "./worker-pool-options.js";
 
 /** At least, after a catalogue that could not be had or did not settle. */
 const RETRY_DISCOVERY_MS = 15_000;
@@ -20,6 +21,8 @@ const LOOK_AGAIN_MS = 60_000;
 /** Versions accepted within this time of the first are indexed by one job, or few. */
 const INDEX_WINDOW_MS = 10;
 const PAGE = 1_000;
+/** Closing takes the scope fence; more at once would make a revocation wait. */
+const MAX_CLOSED = 500;
 
 export interface SourceWakes {
   read(): void;
@@ -39,6 +42,8 @@ export class SourceWork {
   /** Mode `once`: subscriptions by URI; the ledger names each only once in a session. */
   readonly #watched = new Map<string, number>();
   #watchNew: () => Promise<void>;
+  /** The server's snapshot ids count for nothing until the session ends (S3). */
+  #distrusted: SourceProblem | undefined;
 
   constructor(
     private readonly context: SourceContext,
@@ -66,6 +71,7 @@ export class SourceWork {
   /** Opens the streams, then walks the list: what changes meanwhile is announced on them (S4). */
   async start(): Promise<void> {
     this.#requireResources();
+    await this.#leaveOutKnown();
     await this.#subscriptions.open();
     await this.discover();
     await this.drainReads();
@@ -75,6 +81,7 @@ export class SourceWork {
   async runOnce(): Promise<void> {
     this.#requireResources();
     this.#watchNew = () => this.#putOnTimer();
+    await this.#leaveOutKnown();
     await this.discover();
     // What was known before is read also where the list could not be had.
     await this.#putOnTimer();
@@ -128,12 +135,18 @@ export class SourceWork {
     let outcome: CatalogWalk;
     this.#pace.begun();
     try {
-      outcome = await reconcileCatalog(this.context);
+      outcome = await reconcileCatalog(this.context, {
+        has: (uri) => this.#watched.has(uri) || this.#subscriptions.has(uri),
+        leaveOut: (uris) => this.#leaveOut(uris),
+      });
       this.#note(outcome);
-      if (outcome.outcome !== "session_lost" && outcome.outcome !== "unknown") await this.#watchNew();
+      if (outcome.outcome !== "session_lost" && outcome.outcome !== "unknown") {
+        await this.#leaveOutKnown();
+        await this.#watchNew();
+      }
     } catch (error) {
       const { code: reason, message } = problemOf(error);
-      outcome = { outcome: "unknown", reason, message, faults: [] };
+      outcome = { outcome: "unknown", reason, message, faults: [], distrusted: undefined };
       this.#note(outcome);
     }
     this.#pace.ended(cameTo(outcome));
@@ -173,25 +186,26 @@ export class SourceWork {
   #note(outcome: CatalogWalk): void {
     const { counts, logger } = this.context;
     const { faults: list } = outcome;
+    this.#distrusted ??= outcome.distrusted;
+    const discovered = (listEnded: boolean, ...scan: SourceProblem[]) =>
+      counts.discovered({ scan: [...(this.#distrusted ? [this.#distrusted] : []), ...scan], list, listEnded });
     switch (outcome.outcome) {
       case "published": {
         const { verdict, resources, vanished, held } = outcome;
         counts.scan = { verdict, resources };
         logger.info({ verdict, resources, vanished, held, discovered: outcome.discovered }, "catalogue published");
         const message = `${vanished} resources vanished at once; their removal is held back until it is confirmed`;
-        counts.discovered({ ...(held && { scan: { code: "removal_held", message } }), list, listEnded: true });
+        discovered(true, ...(held ? [{ code: "removal_held", message }] : []));
         return;
       }
-      case "unsettled": {
+      case "unsettled":
         counts.scan = { verdict: "UNSETTLED", resources: outcome.resources };
-        const scan = { code: "catalog_unsettled", message: "the list changed with every scan" };
-        counts.discovered({ scan, list, listEnded: true });
+        discovered(true, { code: "catalog_unsettled", message: "the list changed with every scan" });
         return;
-      }
       case "unknown": {
         counts.scan ??= { verdict: "INCOMPLETE", resources: 0 };
         const { reason, message } = outcome;
-        counts.discovered({ scan: { code: `scan_${reason}`, message }, list, listEnded: false });
+        discovered(false, { code: `scan_${reason}`, message });
         logger.warn({ reason }, `the list could not be had: ${message}`);
         return;
       }
@@ -206,6 +220,31 @@ export class SourceWork {
   #requireResources(): void {
     if (this.context.connection.capabilities.resources) return;
     throw connectorError("resources_not_offered", "the server declares no resources capability");
+  }
+
+  /** Of what is known and not subscribed yet, closes what the configuration leaves out by now, also after a lift. */
+  async #leaveOutKnown(): Promise<void> {
+    const { ledger, lease, choice } = this.context;
+    if (choice.isEverything) return;
+    for (let afterId: number | undefined; ; ) {
+      const after = afterId === undefined ? {} : { afterId };
+      const page = await ledger.subscriptionsToOpen(lease.session, { limit: PAGE, ...after });
+      await this.#leaveOut(page.filter((known) => !choice.takes(known)).map(({ uri }) => uri));
+      afterId = page.at(-1)?.subscriptionId;
+      if (page.length < PAGE) return;
+    }
+  }
+
+  /** What was accepted of it stays and ages (U10); a catalogue that lists it while it is chosen opens it again. */
+  async #leaveOut(uris: readonly string[]): Promise<void> {
+    const { ledger, lease, logger } = this.context;
+    if (uris.length === 0) return;
+    for (let at = 0; at < uris.length; at += MAX_CLOSED) {
+      await ledger.beginUnsubscribe(lease.session, uris.slice(at, at + MAX_CLOSED), { excluded: true });
+    }
+    for (const uri of uris) this.#watched.delete(uri);
+    await this.#subscriptions.settleClosed();
+    logger.info({ closed: uris.length }, "what is not chosen any more is closed");
   }
 
   /** Every subscription of this source becomes a polled one. */

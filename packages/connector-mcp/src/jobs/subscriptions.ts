@@ -68,6 +68,10 @@ export class Subscriptions {
     await Promise.all(this.#shards.streams.map((stream) => stream.askAgain()));
   }
 
+  has(uri: string): boolean {
+    return this.#kept.has(uri);
+  }
+
   /** A periodic read brought new content, though nothing was announced (U6). */
   foundChanged(uri: string): void {
     const isPushed = this.#kept.get(uri)?.mode === "pushed";

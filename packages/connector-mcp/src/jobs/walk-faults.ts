@@ -14,15 +14,15 @@ export class WalkFaults {
 
   addPage({ refused, faults }: Pick<ScanPage, "refused" | "faults">): void {
     this.#page += 1;
-    for (const { uri } of refused) this.#add(refusedEntry(uri));
+    for (const { uri } of refused) this.refuse(uri);
     const unnamed = new Map<string, number>();
     for (const { uri, message } of faults) {
       if (uri === undefined) unnamed.set(message, (unnamed.get(message) ?? 0) + 1);
-      else this.#add({ uri: shown(uri), code: "list_malformed", message });
+      else this.add({ uri: shown(uri), code: "list_malformed", message });
     }
     for (const [message, count] of unnamed) {
       const times = count > 1 ? ` (${count} times)` : "";
-      this.#add({ code: "list_malformed", message: `page ${this.#page}: ${message}${times}` });
+      this.add({ code: "list_malformed", message: `page ${this.#page}: ${message}${times}` });
     }
   }
 
@@ -31,16 +31,16 @@ export class WalkFaults {
     return [...this.#kept, { code: "list_malformed", message: `${this.#more} more faults in the list` }];
   }
 
-  #add(problem: SourceProblem): void {
+  /** It cannot be asked for by a URI the ledger does not take; the rest of its page is as good as any. */
+  refuse(uri: string): void {
+    const message = "Listed under a URI that is empty, too long or no valid text.";
+    this.add({ uri: shown(uri), code: "uri_refused", message });
+  }
+
+  add(problem: SourceProblem): void {
     if (this.#kept.length < MAX_KEPT) this.#kept.push(problem);
     else this.#more += 1;
   }
-}
-
-/** It cannot be asked for by a URI the ledger does not take; the rest of its page is as good as any. */
-function refusedEntry(uri: string): SourceProblem {
-  const message = "Listed under a URI that is empty, too long or no valid text.";
-  return { uri: shown(uri), code: "uri_refused", message };
 }
 
 function shown(uri: string): string {

@@ -1,3 +1,4 @@
+import { matchesWildcard } from "../wildcard.js";
 import type { ExtractedText } from "./text-extraction.js";
 
 /** What a policy does with a finding: keep the text and say so, remove the offending characters, or refuse the part. */
@@ -186,7 +187,7 @@ async function guardPart(
 /** What is refused by its label or size, before its characters are looked at. */
 function refuseUnread(part: ExtractedText, policy: GuardPolicy): GuardFinding | undefined {
   const found = { action: "reject" as const, uri: part.uri };
-  if (!policy.allowedMimeTypes.some((pattern) => matchesType(pattern, part.mimeType))) {
+  if (!policy.allowedMimeTypes.some((pattern) => matchesWildcard(pattern.toLowerCase(), part.mimeType))) {
     return { ...found, code: "mime_type_not_allowed", message: `${part.mimeType} is not in allowedMimeTypes` };
   }
   const bytes = Buffer.byteLength(part.text);
@@ -210,11 +211,4 @@ async function detect(part: ExtractedText, detector: ContentDetector): Promise<G
     // A check that cannot run has not passed.
     return [{ ...found, code: "detector_failed", action: "reject", message: `detector ${detector.name} failed` }];
   }
-}
-
-function matchesType(pattern: string, mimeType: string): boolean {
-  const [before = "", ...after] = pattern.toLowerCase().split("*");
-  const tail = after.join("*");
-  if (after.length === 0) return before === mimeType;
-  return mimeType.length >= before.length + tail.length && mimeType.startsWith(before) && mimeType.endsWith(tail);
 }

@@ -26,6 +26,8 @@ export interface ScanPage {
   cursorDigest: Uint8Array;
   /** Of the cursor that came with it; `null`: none did, and the list ended (S1). */
   nextCursorDigest: Uint8Array | null;
+  /** Of all that it lists, in order, and of its next cursor: the same behind one cursor is a loop (S2). */
+  pageDigest: Uint8Array;
   entries: ListedEntry[];
   /** Listed under a URI that the ledger does not take (empty, too long, or no text): not in `entries`, and to be reported. */
   refused: ListedEntry[];
@@ -113,7 +115,7 @@ class WalkedPages {
 
   /** Undefined when the page may be used. */
   add(page: ScanPage, listing: Listing): ScanStop | undefined {
-    if (!this.#isNew(page, listing)) {
+    if (!this.#isNew(page)) {
       return stopped(
         "cursor_loop",
         `page ${this.#pages + 1} repeats an earlier page: the server's cursors form a loop`,
@@ -129,14 +131,9 @@ class WalkedPages {
     return undefined;
   }
 
-  #isNew(page: ScanPage, listing: Listing): boolean {
+  #isNew(page: ScanPage): boolean {
     const cursor = base64(page.cursorDigest);
-    const content = base64(
-      digestFields("page", [
-        listing.nextCursor,
-        ...[...page.entries, ...page.refused].flatMap((entry) => [entry.uri, entry.descriptorDigest]),
-      ]),
-    );
+    const content = base64(page.pageDigest);
     const known = this.#pagesByCursor.get(cursor);
     if (known?.has(content)) return false;
     if (known) known.add(content);
@@ -188,6 +185,10 @@ function pageOf(listing: Listing, cursor: string | undefined): ScanPage {
   return {
     cursorDigest: cursor === undefined ? digestFields("cursor", [undefined]) : digestText("cursor", cursor),
     nextCursorDigest: listing.nextCursor === undefined ? null : digestText("cursor", listing.nextCursor),
+    pageDigest: digestFields("page", [
+      listing.nextCursor,
+      ...entries.flatMap((entry) => [entry.uri, entry.descriptorDigest]),
+    ]),
     entries: entries.filter(({ uri }) => isStorableUri(uri)),
     refused: entries.filter(({ uri }) => !isStorableUri(uri)),
     faults: listFaultsIn(listing.meta),

@@ -6,6 +6,7 @@ import { ReadDrain } from "#src/jobs/read-drain.js";
 import { SessionLease } from "#src/jobs/session-lease.js";
 import type { SourceContext } from "#src/jobs/source-context.js";
 import { SourceCounts } from "#src/jobs/source-counts.js";
+import { ResourceChoice } from "#src/mcp/resource-choice.js";
 import { connectSource } from "#src/mcp/source-connection.js";
 import type { HttpServer } from "../mcp/http-server.js";
 import { type ModernServer, startModernServer } from "../mcp/modern-server.js";
@@ -126,6 +127,7 @@ async function setUp(options: {
     lease,
     connection,
     settings: settingsSchema.parse(settings),
+    choice: new ResourceChoice(),
     counts: new SourceCounts(source, reader),
     logger: pino({ level: "silent" }),
     onProgress: () => undefined,

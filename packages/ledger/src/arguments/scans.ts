@@ -22,6 +22,11 @@ const entry = z.object({
   descriptorDigest: digest,
 });
 
+const faults = z
+  .array(z.object({ uri: storableText.optional(), code: storableText, message: storableText }))
+  .max(1_000)
+  .optional();
+
 /** `RemovalFloor`. */
 export const removalFloor = z.object({ count: ordinal, share });
 
@@ -49,6 +54,7 @@ export const scanArguments: ArgumentsOf<ScanLedger> = {
         nextCursorDigest: digest.nullable().optional(),
         list: z.enum(["resources", "templates"]).optional(),
         entries: z.array(entry),
+        pageDigest: digest.optional(),
         snapshotIdDigest: digest.optional(),
       }),
     ],
@@ -59,8 +65,8 @@ export const scanArguments: ArgumentsOf<ScanLedger> = {
     [
       "end",
       z.discriminatedUnion("complete", [
-        z.object({ complete: z.literal(true) }),
-        z.object({ complete: z.literal(false), verdict: z.enum(["INCOMPLETE", "VOID"]), reason: storableText }),
+        z.object({ complete: z.literal(true), faults }),
+        z.object({ complete: z.literal(false), verdict: z.enum(["INCOMPLETE", "VOID"]), reason: storableText, faults }),
       ]),
     ],
   ],

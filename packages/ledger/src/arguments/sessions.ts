@@ -7,6 +7,8 @@ export const sessionArguments: ArgumentsOf<SessionLedger> = {
   registerSource: [
     ["source", z.object({ name, endpointDigest: digest.optional(), stalenessMs: milliseconds.positive().optional() })],
   ],
+  registeredSources: [],
+  retireSource: [["name", name]],
   openSession: [["request", z.object({ source: name, reader: name, owner: name, leaseMs })]],
   heartbeat: [["session", session]],
   endSession: [["session", session]],

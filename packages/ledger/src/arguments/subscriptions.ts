@@ -38,6 +38,7 @@ export const subscriptionArguments: ArgumentsOf<SubscriptionLedger> = {
   beginUnsubscribe: [
     ["session", session],
     ["uris", z.array(uri)],
+    ["options", z.object({ excluded: z.boolean().optional() }).optional()],
   ],
   subscriptionsToSettle: [
     ["session", session],

@@ -24,11 +24,12 @@ language sql stable as $$
 $$;
 
 -- How each source stands under each reader that has a session or a subscription there. The last scan that ended tells what the
--- catalogue does not: a listing that failed is unknown, and the catalogue stays what it was (S8).
+-- catalogue does not: a listing that failed is unknown, and the catalogue stays what it was (S8), as does what was found wrong with
+-- the list when it was last walked to its end.
 create or replace function fenceline.source_status()
 returns table (name text, reader text, era text, pushed int, polled int, scan text, oldest_verified_at timestamptz, due int,
                holder text, catalog_measured_at timestamptz, next_review_at timestamptz, last_scan_verdict text, last_scan_reason text,
-               last_scan_ended_at timestamptz, held_removals int)
+               last_scan_ended_at timestamptz, list_faults jsonb, held_removals int)
 language sql stable as $$
   select src.name, subj.name,
          (select c.negotiated ->> 'era' from fenceline.session x join fenceline.capability_receipt c using (session_id)
@@ -38,6 +39,9 @@ language sql stable as $$
           where x.scope_id = p.scope_id and x.generation = p.session_generation and x.ended_at is null
             and x.expires_at > fenceline.now()),
          p.catalog_measured_at, p.next_review_at, last.verdict::text, last.reason, last.ended_at,
+         (select x.faults from fenceline.scan x
+          where x.scope_id = p.scope_id and x.ended_at is not null and x.verdict is distinct from 'INCOMPLETE'
+          order by x.scan_id desc limit 1),
          (select count(*)::int from fenceline.held_removal h where h.scope_id = p.scope_id and h.ended_at is null)
   from fenceline.policy_scope p
   join fenceline.source src using (source_id)

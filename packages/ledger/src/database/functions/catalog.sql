@@ -49,7 +49,7 @@ begin
 end $$;
 
 -- One batch of entries: new ones become DISCOVERED, known ones take the server's description.
--- A settled publication returns RECONCILIATION_REQUIRED to ACTIVE and reopens what was absent from a settled scan and
+-- A settled publication returns RECONCILIATION_REQUIRED to ACTIVE and reopens what was absent from a settled scan, or left out, and
 -- is listed again, with a new generation (§3); what a revocation closed stays closed until its lift.
 -- Until the last step names the catalogue, what a batch published is no more than a resource both scans list: read and served,
 -- and nothing is concluded from the rest (S8).
@@ -107,7 +107,7 @@ begin
     select s.subscription_id
     from fenceline.subscription s join fenceline.scan_entry e on e.scan_id = p_scan and e.resource_id = s.resource_id
     where s.scope_id = p_scope and s.resource_id = any (p_resources)
-      and (s.listed_scan_id is null or s.vanished_scan_id is not null or e.ambiguous
+      and (s.listed_scan_id is null or s.vanished_scan_id is not null or s.excluded or e.ambiguous
         or s.lifecycle = 'RECONCILIATION_REQUIRED' or s.hidden_because in ('tombstoned', 'tombstone_pending')
         or (s.uri, s.name, s.title, s.mime_type, s.descriptor_digest)
           is distinct from (e.uri, e.name, e.title, e.mime_type, e.descriptor_digest))
@@ -118,8 +118,8 @@ begin
         when e.ambiguous and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')
           then 'identity_unclear'
         when p_settled and not e.ambiguous and s.lifecycle = 'RECONCILIATION_REQUIRED' then 'scan_settled'
-        when p_settled and s.lifecycle = 'CLOSED' and s.closed_by is null and s.vanished_scan_id is not null and not e.ambiguous
-          then 'listed'
+        when p_settled and s.lifecycle = 'CLOSED' and s.closed_by is null and (s.vanished_scan_id is not null or s.excluded)
+          and not e.ambiguous then 'listed'
       end as event,
       s.vanished_scan_id is not null or s.hidden_because in ('tombstoned', 'tombstone_pending') as returned
     from fenceline.subscription s join fenceline.scan_entry e on e.scan_id = p_scan and e.resource_id = s.resource_id
@@ -131,6 +131,7 @@ begin
     -- unsubscribed stays absent too: the scan after that opens it again (U9).
     vanished_scan_id = case when not p_settled or s.lifecycle = 'CLOSED' and l.ambiguous
       or s.lifecycle in ('UNSUBSCRIBING', 'UNSUBSCRIBE_UNKNOWN') then s.vanished_scan_id end,
+    excluded = s.excluded and l.event is distinct from 'listed',
     lifecycle = case l.event when 'identity_unclear' then 'RECONCILIATION_REQUIRED' when 'scan_settled' then 'ACTIVE'
       when 'listed' then 'SUBSCRIBING' else s.lifecycle::text end::fenceline.lifecycle,
     lifecycle_event = coalesce(l.event, s.lifecycle_event),
@@ -324,7 +325,7 @@ begin
   v_ids := array(
     select s.subscription_id from fenceline.subscription s
     where s.scope_id = p_scope and s.subscription_id > p_after
-      and s.listed_scan_id is not null
+      and s.listed_scan_id is not null and not s.excluded
       and (s.vanished_scan_id is null or s.hidden_because = 'tombstone_pending')
       and not exists (select 1 from fenceline.scan_entry e where e.scan_id = p_scan and e.resource_id = s.resource_id)
     order by s.subscription_id limit p_limit for no key update of s);

@@ -2,7 +2,7 @@
 -- that one which lost its proof meanwhile stops there. What was done before was right when it was done.
 --
 -- *Absent* is what was once listed, is not deleted, and is not in the snapshot. What was never listed is nobody's to conclude about
--- (F7). The floor of S8 holds for these tasks as for a publication: an emptied list proves only what the server said.
+-- (F7), nor what a configuration leaves out, which is in no scan. The floor of S8 holds for these tasks as for a publication: an emptied list proves only what the server said.
 
 -- Why a snapshot is none that may be used now; null: it is.
 --   p_mark        of the ledger that made it
@@ -107,7 +107,7 @@ begin
   v_now := fenceline.now();
   v_ids := array(
     select s.subscription_id from fenceline.subscription s
-    where s.scope_id = p_scope and s.subscription_id > p_after and s.listed_scan_id is not null
+    where s.scope_id = p_scope and s.subscription_id > p_after and s.listed_scan_id is not null and not s.excluded
       and s.hidden_because is distinct from 'tombstoned'
       and not exists (select 1 from fenceline.scan_entry e where e.scan_id = p_scan and e.resource_id = s.resource_id)
     order by s.subscription_id limit p_limit for no key update of s);
@@ -133,7 +133,7 @@ begin
   return query
     select s.subscription_id, s.resource_id, s.uri, r.key_digest
     from fenceline.subscription s join fenceline.resource r on r.resource_id = s.resource_id
-    where s.scope_id = p_scope and s.subscription_id > p_after and s.listed_scan_id is not null
+    where s.scope_id = p_scope and s.subscription_id > p_after and s.listed_scan_id is not null and not s.excluded
       and s.hidden_because is distinct from 'tombstoned'
       and not exists (select 1 from fenceline.scan_entry e where e.scan_id = p_scan and e.resource_id = s.resource_id)
     order by s.subscription_id limit p_limit;

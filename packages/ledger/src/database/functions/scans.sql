@@ -206,9 +206,10 @@ $$;
 
 -- Ends a scan: all of its lists ended, or the caller gave up. Which verdict follows is decided in end_scan.
 --   p_verdict  null: complete; else 'INCOMPLETE' | 'VOID'; 'VOID' distrusts the snapshot extension as well
+--   p_faults   what was not valid in its lists; null: not told
 --   → 'complete' | 'proven' | 'void' | 'incomplete' | 'session_lost' | 'scan_ended'
 create or replace function fenceline.finish_scan(
-  p_scope int, p_generation bigint, p_scan bigint, p_verdict fenceline.scan_verdict, p_reason text
+  p_scope int, p_generation bigint, p_scan bigint, p_verdict fenceline.scan_verdict, p_reason text, p_faults jsonb
 ) returns text language plpgsql volatile as $$
 declare
   v_before fenceline.scan;
@@ -225,6 +226,7 @@ begin
   select * into v_scan from fenceline.scan x
   where x.scan_id = p_scan and x.scope_id = p_scope and x.session_generation = p_generation and x.ended_at is null for update;
   if not found then return 'scan_ended'; end if;
+  update fenceline.scan x set faults = p_faults where x.scan_id = p_scan and p_faults is not null;
   if p_verdict is not null then return fenceline.end_scan(p_scan, p_verdict, p_reason, null); end if;
   -- `listed` also counts the parts of a page whose last one has not come.
   if (v_scan.pages, v_scan.listed) <> (v_before.pages, v_before.listed) then

@@ -15,11 +15,38 @@ begin
     values ('source_endpoint_changed', jsonb_build_object('source', p_name));
   end if;
   update fenceline.source
-  set endpoint_digest = coalesce(p_endpoint_digest, endpoint_digest), staleness_ms = coalesce(p_staleness_ms, staleness_ms)
+  set endpoint_digest = coalesce(p_endpoint_digest, endpoint_digest), staleness_ms = coalesce(p_staleness_ms, staleness_ms),
+    retired_at = null
   where source_id = v_source.source_id
-    and (endpoint_digest is distinct from coalesce(p_endpoint_digest, endpoint_digest)
+    and (retired_at is not null or endpoint_digest is distinct from coalesce(p_endpoint_digest, endpoint_digest)
       or staleness_ms <> coalesce(p_staleness_ms, staleness_ms));
   return v_source.source_id;
+end $$;
+
+-- Every source, with how much of it lives.
+create or replace function fenceline.registered_sources()
+returns table (name text, endpoint_digest bytea, retired_at timestamptz, resources int) language sql stable as $$
+  select o.name, o.endpoint_digest, o.retired_at, (
+    select count(*)::int
+    from fenceline.policy_scope p
+    join fenceline.subscription s using (scope_id)
+    join fenceline.resource r on r.resource_id = s.resource_id
+    where p.source_id = o.source_id and s.version_ordinal is not null and s.hidden_because is distinct from 'tombstoned'
+      and (p.standing_revocations = 0 or not fenceline.is_revoked(p.subject_id, r.deny_hashes, 'reader')))
+  from fenceline.source o order by o.name
+$$;
+
+-- No configuration names a source any more, as somebody confirmed. Nothing else about it changes.
+--   → 'retired' | 'unknown'
+create or replace function fenceline.retire_source(p_name text) returns text language plpgsql volatile as $$
+begin
+  perform 1 from fenceline.source where name = p_name for update;
+  if not found then return 'unknown'; end if;
+  update fenceline.source set retired_at = fenceline.now() where name = p_name and retired_at is null;
+  if found then
+    insert into fenceline.receipt (kind, detail) values ('source_retired', jsonb_build_object('source', p_name));
+  end if;
+  return 'retired';
 end $$;
 
 -- Takes the session of a source under a reader. Exclusive: whoever is writing under the old generation ends first.

@@ -5,7 +5,7 @@
 -- What a standing revocation covers is left out until it is lifted (P2). The settings keep the planner on the primary key, in
 -- whose order the pages come: without statistics each page would sort the whole scope.
 create or replace function fenceline.subscriptions_to_open(p_scope int, p_generation bigint, p_after bigint, p_limit int)
-returns table (subscription_id bigint, uri text, generation bigint)
+returns table (subscription_id bigint, uri text, generation bigint, mime_type text)
 language plpgsql volatile set enable_sort = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -29,7 +29,7 @@ begin
   update fenceline.subscription s set lifecycle = 'SUBSCRIBING', lifecycle_event = 'subscribe_sent'
   where s.subscription_id = any (v_ids) and s.lifecycle = 'DISCOVERED';
   return query
-    select s.subscription_id, s.uri, s.generation from fenceline.subscription s
+    select s.subscription_id, s.uri, s.generation, s.mime_type from fenceline.subscription s
     where s.subscription_id = any (v_ids) and s.lifecycle in ('SUBSCRIBING', 'ACTIVE') order by s.subscription_id;
 end $$;
 
@@ -187,7 +187,10 @@ end $$;
 
 -- Freezes the close ordinal of what was or may be subscribed at the server (U7); no read is issued after it, and the next version after a
 -- reopening is a new one (F6). Nothing is returned when the session is lost.
-create or replace function fenceline.begin_unsubscribe(p_scope int, p_generation bigint, p_source int, p_key_digests bytea[])
+--   p_excluded  the configuration leaves them out: not absent, whatever a scan lists, and opened again by a listing that takes them
+create or replace function fenceline.begin_unsubscribe(
+  p_scope int, p_generation bigint, p_source int, p_key_digests bytea[], p_excluded boolean
+)
 returns table (subscription_id bigint, uri text, generation bigint) language plpgsql volatile as $$
 #variable_conflict use_column
 declare
@@ -204,7 +207,7 @@ begin
     with closing as (
       update fenceline.subscription s
       set lifecycle = 'UNSUBSCRIBING', lifecycle_event = 'unsubscribe_begun', close_ordinal = s.issued_ordinal, close_policy_epoch = c.policy_epoch,
-        digest = null, due_at = null, claim_until = null
+        digest = null, due_at = null, claim_until = null, excluded = p_excluded
       from fenceline.policy_scope c
       where c.scope_id = p_scope and s.subscription_id = any (v_ids)
         and s.lifecycle in ('SUBSCRIBING', 'ACTIVE', 'RECONCILIATION_REQUIRED')

@@ -1,0 +1,70 @@
+import { resourceKey } from "@fenceline/ledger";
+import { UriTemplate } from "@modelcontextprotocol/client";
+import { matchesWildcard } from "../wildcard.js";
+import { digestJson } from "./canonical-digest.js";
+
+/** Where the values of a template's variable come from: a list, or the server's own completions. */
+export type TemplateValues = readonly string[] | "completions";
+
+/** What is taken of a source. In patterns `*` stands for any run of characters. */
+export interface ChoiceSettings {
+  /** Patterns of URIs; where they are given, what none of them matches is left out. */
+  readonly include?: readonly string[];
+  /** Patterns of URIs that are left out, whatever `include` says. */
+  readonly exclude?: readonly string[];
+  /** Patterns of MIME types. What is listed without one is taken: its type is known when it is read. */
+  readonly mimeTypes?: readonly string[];
+  /** Templates that the server lists, with what their variables stand for. What fits one is taken, unless it is excluded. */
+  readonly templates?: Readonly<Record<string, Readonly<Record<string, TemplateValues>>>>;
+}
+
+/** Decides, by what a list says of a resource, whether it is subscribed and read. */
+export class ResourceChoice {
+  /** Of the choice itself: what it takes of one list may be another set tomorrow (S3). */
+  readonly digest: Uint8Array;
+  readonly templates: NonNullable<ChoiceSettings["templates"]>;
+  readonly #templates: readonly UriTemplate[];
+
+  constructor(private readonly settings: ChoiceSettings = {}) {
+    this.digest = digestJson("choice", settings);
+    this.templates = settings.templates ?? {};
+    this.#templates = Object.keys(this.templates).map((template) => new UriTemplate(template));
+  }
+
+  /** Nothing is left out. */
+  get isEverything(): boolean {
+    const { include, exclude, mimeTypes } = this.settings;
+    return include === undefined && exclude === undefined && mimeTypes === undefined;
+  }
+
+  takes({ uri, mimeType }: { readonly uri: string; readonly mimeType?: string | undefined }): boolean {
+    return this.isEverything || (this.#takesUri(uri) && this.#takesType(mimeType));
+  }
+
+  /** Matched as the server spells it, and as its key (F10): another spelling is the same resource. */
+  #takesUri(uri: string): boolean {
+    const { include, exclude = [] } = this.settings;
+    const spellings = [uri, resourceKey(uri)];
+    const matches = (pattern: string) => spellings.some((spelling) => matchesWildcard(pattern, spelling));
+    if (exclude.some(matches)) return false;
+    return include === undefined || include.some(matches) || this.#templates.some((template) => fits(template, uri));
+  }
+
+  /** With and without its parameters. */
+  #takesType(mimeType: string | undefined): boolean {
+    const { mimeTypes } = this.settings;
+    if (mimeTypes === undefined || mimeType === undefined) return true;
+    const type = mimeType.toLowerCase();
+    const spellings = [type, type.split(";", 1).join("").trim()];
+    return mimeTypes.some((pattern) => spellings.some((spelling) => matchesWildcard(pattern.toLowerCase(), spelling)));
+  }
+}
+
+/** The SDK throws for a URI that is too long for it. */
+function fits(template: UriTemplate, uri: string): boolean {
+  try {
+    return template.match(uri) !== null;
+  } catch {
+    return false;
+  }
+}
