@@ -246,7 +246,7 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
         scanId,
         end.complete ? null : end.verdict,
         end.complete ? null : end.reason,
-        end.faults === undefined ? null : JSON.stringify(end.faults),
+        end.faults === undefined ? null : faultsToKeep(end.faults),
       ]);
     },
 
@@ -314,6 +314,10 @@ export function scanLedger(database: Queryable, timing: ReadTiming = defaultRead
       return call(database, "fenceline.confirm_removal($1, $2)", [heldRemovalId, confirmedBy]);
     },
   });
+}
+
+function faultsToKeep(faults: readonly ListedFault[]): string {
+  return JSON.stringify(faults.map(({ uri, code, message }) => ({ uri, code, message })));
 }
 
 const RECORD_SCAN_PAGE = "fenceline.record_scan_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";

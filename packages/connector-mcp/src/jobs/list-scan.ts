@@ -103,10 +103,12 @@ export class ListWalk {
   ): Promise<ScanEnd | Stop> {
     const { connection, settings, signal } = this.context;
     const pages = scanPages(connection, { kind, budgets: settings.scanBudgets, signal });
-    for (;;) {
+    for (let isFirst = true; ; isFirst = false) {
       const step = await pages.next();
       if (step.done) return step.value;
-      this.#snapshotId = snapshotIdIn(step.value.meta);
+      const before = this.#snapshotId;
+      this.#snapshotId = this.#idIn(step.value.meta);
+      if (isFirst && isMoved(before, this.#snapshotId)) return MOVED;
       this.faults.addPage(step.value);
       const recorded = await this.#record(recordOf(step.value));
       if (recorded !== "recorded") return recorded;
@@ -151,7 +153,10 @@ export class ListWalk {
         const message = `The server completes ${variable} to more values than it gives: the others are not read.`;
         this.faults.add({ uri: template, code: "completions_truncated", message });
       }
-      if (snapshotIds.some((id) => id !== this.#snapshotId)) this.#snapshotId = undefined;
+      if (connection.capabilities.snapshotId) {
+        if (snapshotIds.some((id) => isMoved(this.#snapshotId, id))) return MOVED;
+        if (snapshotIds.includes(undefined)) this.#snapshotId = undefined;
+      }
       const nextCursorDigest = step.done ? null : digestFields("expansion", [`${number}`]);
       for (const { uri } of entries) if (!isStorableUri(uri)) this.faults.refuse(uri);
       const chosen = this.#chosen(entries.filter(({ uri }) => isStorableUri(uri)));
@@ -176,6 +181,10 @@ export class ListWalk {
     return { cursorDigest, nextCursorDigest, pageDigest, ...this.#binds() };
   }
 
+  #idIn(meta: ScanPage["meta"]): string | undefined {
+    return this.context.connection.capabilities.snapshotId ? snapshotIdIn(meta) : undefined;
+  }
+
   #binds(): Pick<ScanPageRecord, "snapshotIdDigest"> {
     if (this.#snapshotId === undefined) return {};
     return { snapshotIdDigest: snapshotIdDigest(this.#snapshotId, this.context.choice.digest) };
@@ -190,6 +199,17 @@ export class ListWalk {
 }
 
 const LAST_PAGE = { entries: [], snapshotIds: [], truncated: [] };
+
+/** From one list to the next, or to completions, the state may change, and no id contradicts another: the walk begins anew. */
+const MOVED: ScanEnd = {
+  verdict: "UNKNOWN",
+  reason: "snapshot_moved",
+  message: "the state of the lists changed from one of them to the next",
+};
+
+function isMoved(before: string | undefined, after: string | undefined): boolean {
+  return before !== undefined && after !== undefined && before !== after;
+}
 
 function stoppedByLedger(stop: Stop): ListScan {
   if (stop === "session_lost" || stop === "scan_ended") return { outcome: "session_lost" };

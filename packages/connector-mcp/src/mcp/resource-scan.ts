@@ -48,7 +48,7 @@ export type ScanEnd =
   | { verdict: "INCOMPLETE"; reason: "cursor_loop" | "page_budget" | "entry_budget" | "byte_budget"; message: string }
   | {
       verdict: "UNKNOWN";
-      reason: "capability_absent" | "not_offered" | "cursor_invalid" | FailureKind;
+      reason: "capability_absent" | "not_offered" | "cursor_invalid" | "snapshot_moved" | FailureKind;
       message: string;
       cause?: unknown;
     };

@@ -19,6 +19,8 @@ export interface SourceCapabilities {
   resources: boolean;
   subscribe: boolean;
   listChanged: boolean;
+  /** Its lists bind snapshot ids (S3): the extension of `docs/snapshot-id.md`. */
+  snapshotId: boolean;
 }
 
 /**

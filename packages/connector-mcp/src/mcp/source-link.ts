@@ -22,6 +22,7 @@ import { presentableError } from "./presentable-error.js";
 import type { IgnoredReason } from "./resource-stream.js";
 import { ServerPatience } from "./server-patience.js";
 import type { ServerProcess } from "./server-process.js";
+import { SNAPSHOT_ID_EXTENSION } from "./snapshot-id.js";
 import type {
   ConnectionEnd,
   ConnectOptions,
@@ -55,11 +56,16 @@ const FAREWELL_TIMEOUT_MS = 2_000;
 /** What the handshake told. */
 type Greeting = Pick<SourceConnection, "era" | "protocolVersion" | "server" | "capabilities">;
 
-const NO_CAPABILITIES: SourceCapabilities = { resources: false, subscribe: false, listChanged: false };
+const NO_CAPABILITIES: SourceCapabilities = {
+  resources: false,
+  subscribe: false,
+  listChanged: false,
+  snapshotId: false,
+};
 
 function greetingOf(client: Client): Greeting {
   const server = client.getServerVersion();
-  const resources = client.getServerCapabilities()?.resources;
+  const { resources, extensions } = client.getServerCapabilities() ?? {};
   return {
     era: client.getProtocolEra() ?? "legacy",
     protocolVersion: client.getNegotiatedProtocolVersion() ?? "",
@@ -68,6 +74,7 @@ function greetingOf(client: Client): Greeting {
       resources: resources !== undefined,
       subscribe: resources?.subscribe === true,
       listChanged: resources?.listChanged === true,
+      snapshotId: resources !== undefined && extensions?.[SNAPSHOT_ID_EXTENSION] !== undefined,
     },
   };
 }
@@ -245,6 +252,7 @@ export class SourceLink implements SourceConnection, SourceWire {
     const probe = this.http ? {} : { timeoutMs: Math.min(this.requestTimeoutMs, STDIO_PROBE_TIMEOUT_MS) };
     const client = new Client(options.clientInfo ?? CLIENT_INFO, {
       versionNegotiation: { mode: "auto", probe },
+      capabilities: { extensions: { [SNAPSHOT_ID_EXTENSION]: {} } },
       // Without it a missing capability is answered with an empty list and a line on standard output.
       enforceStrictCapabilities: true,
       // Nobody sits here to be asked.

@@ -35,7 +35,7 @@ describe("the era of a connection", () => {
       era: "modern",
       protocolVersion: "2026-07-28",
       server: { name: "modern", version: "2.0.0" },
-      capabilities: { resources: true, subscribe: false, listChanged: true },
+      capabilities: { resources: true, subscribe: false, listChanged: true, snapshotId: false },
     });
   });
 
