@@ -83,7 +83,7 @@ test("completions name the values, each variable's after those before it; what i
       return { result: { completion: { values: values[name === "region" ? "region" : (region ?? "")] ?? [] } } };
     },
   });
-  const templates = { [PLANS]: { region: "completions", plan: "completions" } } as const;
+  const templates: Templates = { [PLANS]: { region: "completions", plan: "completions" } };
   const { scan, problems } = await run(templates, { include: ["nothing"], exclude: ["*/secret"] });
   expect(scan).toEqual({ verdict: "SNAPSHOT_UNPROVEN", resources: 3 });
   expect(problems).toEqual(["catalog://plans/us/none read_not_found"]);
@@ -97,7 +97,7 @@ test("completions name the values, each variable's after those before it; what i
 test("a completion that fails leaves the list unknown: what it named before is not taken for gone (S8)", async () => {
   let reply: Reply = { result: { completion: { values: ["basic"] } } };
   const { run, shown } = await source({ templates: [PLANS], complete: () => reply });
-  const templates = { [PLANS]: { region: ["eu"], plan: "completions" } } as const;
+  const templates: Templates = { [PLANS]: { region: ["eu"], plan: "completions" } };
   expect(await run(templates)).toMatchObject({ problems: [] });
 
   reply = { error: { code: -32603, message: "boom" } };
