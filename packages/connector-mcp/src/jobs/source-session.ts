@@ -185,8 +185,9 @@ export class SourceSession {
   async #workOver(lease: SessionLease, connection: SourceConnection, signal: AbortSignal): Promise<HoldEnd> {
     const { ledger, source, logger, mode, wake } = this.options;
     const ended = new AbortController();
-    void connection.closed.then(({ reason }) => {
-      if (reason !== "local") logger.warn({ reason }, "connection ended");
+    void connection.closed.then(({ reason, cause }) => {
+      const why = cause === undefined ? {} : { cause: problemOf(cause).message };
+      if (reason !== "local") logger.warn({ reason, ...why }, "connection ended");
       ended.abort();
     });
     const context: SourceContext = {

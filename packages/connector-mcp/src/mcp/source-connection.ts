@@ -129,15 +129,19 @@ export async function connectSource(endpoint: SourceEndpoint, options: ConnectOp
   return link;
 }
 
-/** Those that ended on the question for their era: whoever puts it to them again starts them twice each time. */
-const unaskable = new WeakSet<SourceEndpoint>();
+/**
+ * Servers on standard input and output that speak the legacy era, by what they call themselves. They are not asked for their era
+ * again: some end on that question, and would be started twice each time; some keep silent, and would be waited for.
+ */
+const legacyServers = new WeakMap<SourceEndpoint, string>();
 
 async function openLink(endpoint: SourceEndpoint, options: ConnectOptions): Promise<SourceLink> {
   await ServerPatience.of(endpoint).wait(options.signal);
-  if (!unaskable.has(endpoint)) {
+  if (!legacyServers.has(endpoint)) {
     const link = new SourceLink(endpoint, options);
     try {
       await link.shakeHands(options.signal);
+      rememberEra(endpoint, link);
       return link;
     } catch (error) {
       await link.close();
@@ -148,12 +152,20 @@ async function openLink(endpoint: SourceEndpoint, options: ConnectOptions): Prom
   const legacy = new SourceLink(endpoint, options);
   try {
     await legacy.shakeHands(options.signal, { kind: "legacy" });
-    unaskable.add(endpoint);
+    rememberEra(endpoint, legacy);
     return legacy;
   } catch (error) {
-    // It may have been replaced by another.
-    unaskable.delete(endpoint);
+    legacyServers.delete(endpoint);
     await legacy.close();
     throw error;
   }
+}
+
+/** Another name or version is another server, which the next connection asks for its era. */
+function rememberEra(endpoint: SourceEndpoint, { era, server }: SourceLink): void {
+  if ("url" in endpoint || era !== "legacy") return;
+  const name = JSON.stringify(server);
+  const isSame = (legacyServers.get(endpoint) ?? name) === name;
+  if (isSame) legacyServers.set(endpoint, name);
+  else legacyServers.delete(endpoint);
 }

@@ -360,6 +360,7 @@ export class SourceLink implements SourceConnection, SourceWire {
       const text = result.content.flatMap((block) => (block.type === "text" ? [block.text] : [])).join(" ");
       return { message: this.#redact(describeError(text)) || "the tool reported an error" };
     } catch (error) {
+      this.failure(error, signal);
       return { message: this.explain(error), cause: error };
     }
   }

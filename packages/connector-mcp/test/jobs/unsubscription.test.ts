@@ -82,4 +82,20 @@ describe("what a revocation closed", () => {
     await pool.close();
     expect(await subscriptionOf(ledger, cast)).toMatchObject({ lifecycle: "SUBSCRIBING", generation: 2 });
   });
+
+  test("stays so until the server loses the MCP session, with which the ledger's ends; the next subscribes it anew (U4, U9)", async () => {
+    const server = await startLegacyServer();
+    onTestFinished(() => server.close());
+    server.refuseUnsubscribe();
+    const { ledger, cast, revocationId } = await served(server.url);
+    await expect.poll(() => subscriptionOf(ledger, cast), within).toMatchObject({ lifecycle: "UNSUBSCRIBE_UNKNOWN" });
+    await ledger.lift(revocationId);
+
+    server.forgetSessions();
+    server.cut();
+
+    await expect
+      .poll(() => subscriptionOf(ledger, cast), within)
+      .toEqual({ lifecycle: "ACTIVE", generation: 2, pushed: true });
+  });
 });

@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { FencelineError } from "@fenceline/ledger";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { connectSource, type SourceConnection } from "#src/mcp/source-connection.js";
@@ -78,6 +81,26 @@ describe("how often a server is started", () => {
     await (await connectSource(endpoint)).close();
     expect(closing(await connectSource(endpoint)).era).toBe("legacy");
     expect(endpoint.pids()).toHaveLength(3);
+  });
+
+  test("a legacy server is asked for its era once, and again when it has become another (U2)", async () => {
+    const directory = mkdtempSync(join(tmpdir(), "fenceline-version-"));
+    cleanups.push(() => rmSync(directory, { recursive: true }));
+    const version = join(directory, "version");
+    const { env, ...rest } = stdioEndpoint("old");
+    const endpoint = { ...rest, env: { ...env, VERSION_FILE: version }, requestTimeoutMs: 3_000 };
+    const asked = async (as: string): Promise<boolean> => {
+      writeFileSync(version, as);
+      let said = "";
+      const connection = await connectSource(endpoint, { onStderr: (chunk) => (said += chunk) });
+      await vi.waitFor(() => expect(said).toContain("asked notifications/initialized"), { timeout: 5_000 });
+      await connection.close();
+      return said.includes("asked server/discover");
+    };
+    expect(await asked("1")).toBe(true);
+    expect(await asked("1")).toBe(false);
+    expect(await asked("2")).toBe(false);
+    expect(await asked("2")).toBe(true);
   });
 });
 
