@@ -21,6 +21,7 @@ export class SourceCounts {
   readonly #entries: Mutable<SourceStats["entries"]> = { written: 0, reused: 0, removed: 0 };
   readonly #problems = new StandingProblems();
   era: SourceStats["era"];
+  notificationsIgnored = 0;
   pushed = 0;
   polled = 0;
   scan: SourceStats["scan"];
@@ -96,6 +97,7 @@ export class SourceCounts {
       scan: this.scan,
       reads: { ...this.#reads },
       entries: { ...this.#entries },
+      notificationsIgnored: this.notificationsIgnored,
       problems: this.#problems.all,
     };
   }

@@ -192,7 +192,7 @@ export class SubscriptionStream {
   }
 
   #connect(asked: readonly WatchedSubscription[], closing: AbortController): Promise<ResourceStream> {
-    const { connection, logger } = this.options.context;
+    const { connection, logger, counts } = this.options.context;
     return openResourceStream(connection, {
       uris: asked.map(({ uri }) => uri),
       listChanged: this.options.listChanged,
@@ -203,7 +203,10 @@ export class SubscriptionStream {
           logger.warn({ shard: this.shard, reason: end.reason }, `stream closed: ${end.message}`);
         closing.abort();
       },
-      onIgnored: (reason, uri) => logger.debug({ reason, uri }, "notification ignored"),
+      onIgnored: (reason, uri) => {
+        logger.debug({ reason, uri }, "notification ignored");
+        if (reason !== "acknowledged_unasked") counts.notificationsIgnored += 1;
+      },
       signal: this.#signal,
     });
   }
@@ -219,23 +222,27 @@ export class SubscriptionStream {
   }
 
   #modeOn(stream: ResourceStream): (subscription: WatchedSubscription) => SubscriptionMode | undefined {
-    const acknowledged = new Set(stream.acknowledged);
     return (subscription) => {
       // It has ended since, and the next one asks for all of them.
       if (this.#stream !== stream) return subscription.mode === undefined ? "polled" : undefined;
-      const isPushed = this.#carries && acknowledged.has(subscription.uri) && this.options.isTrusted(subscription);
+      const isPushed = this.#carries && stream.acknowledges(subscription.uri) && this.options.isTrusted(subscription);
       return isPushed ? "pushed" : "polled";
     };
   }
 
+  /** Until it is told, what was pushed looks as if somebody would hear of a change; only the end of the session tells it too. */
   async #broken(): Promise<void> {
     const { ledger, lease, logger } = this.options.context;
-    if (!lease.held) return;
-    await this.options.activation
-      .inTurn(() => ledger.breakStream(lease.session, this.shard))
-      .catch((error: unknown) => {
-        logger.error(problemOf(error), "the break of the stream could not be recorded");
-      });
+    const retry = new Backoff({ minMs: 50, maxMs: 2_000 });
+    while (lease.held) {
+      try {
+        return await this.options.activation.inTurn(() => ledger.breakStream(lease.session, this.shard));
+      } catch (error) {
+        logger.error(problemOf(error), "the break of the stream could not be recorded yet");
+      }
+      if (this.#signal.aborted) return;
+      await pause(retry.next(), this.#signal);
+    }
   }
 
   /** Nobody pushes these for now, so they are read on the timer (U3). */

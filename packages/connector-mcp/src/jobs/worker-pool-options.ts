@@ -59,6 +59,8 @@ export interface SourceStats {
     readonly failed: number;
   };
   readonly entries: { readonly written: number; readonly reused: number; readonly removed: number };
+  /** That changed nothing: of another subscription than the present ones, or for what is not subscribed (U11). */
+  readonly notificationsIgnored: number;
   /**
    * What stands: of the source itself, of its last discovery, of the list as it was last walked, of reading, and of each index; at
    * most a hundred of each.

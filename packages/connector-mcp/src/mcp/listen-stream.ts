@@ -16,7 +16,7 @@ const RETRY_RENEWAL_MS = 20_000;
 interface OpenListen {
   handle: McpSubscription;
   id: SubscriptionId;
-  acknowledged: readonly string[];
+  acknowledged: ReadonlySet<string>;
   listChanged: boolean;
   /** How it ended, if it did: also before it was in use. */
   end: McpSubscriptionEnd | undefined;
@@ -49,7 +49,11 @@ export class ListenStream extends NotificationStream {
   }
 
   get acknowledged(): readonly string[] {
-    return this.#current?.acknowledged.filter((uri) => this.watched.has(uri)) ?? [];
+    return [...(this.#current?.acknowledged ?? [])].filter((uri) => this.watched.has(uri));
+  }
+
+  acknowledges(uri: string): boolean {
+    return this.#current?.acknowledged.has(uri) === true && this.watched.has(uri);
   }
 
   get listChanged(): boolean {
@@ -71,8 +75,7 @@ export class ListenStream extends NotificationStream {
   }
 
   protected async unwatch(uris: readonly string[]): Promise<UnsubscribeResult> {
-    const pushed = new Set(this.#current?.acknowledged);
-    const affected = uris.filter((uri) => pushed.has(uri));
+    const affected = uris.filter((uri) => this.#current?.acknowledged.has(uri));
     try {
       if (affected.length > 0) await this.#replace();
       return { outcome: "acknowledged", unknown: [] };
@@ -125,7 +128,7 @@ export class ListenStream extends NotificationStream {
       end: undefined,
     };
     for (const uri of unasked) this.ignored("acknowledged_unasked", uri);
-    if (open.acknowledged.length === 0 && !open.listChanged) {
+    if (open.acknowledged.size === 0 && !open.listChanged) {
       // A server ends such a stream at once; that is no break, there was never anything to lose.
       this.#retire(open);
       return undefined;
@@ -165,15 +168,16 @@ export class ListenStream extends NotificationStream {
     void listen.handle.close();
   }
 
-  /** A URI that was pushed and no longer is must not go on looking subscribed (U3); the caller opens anew and compares. */
+  /** What was pushed and no longer is must not go on looking subscribed (U3); the caller opens anew and compares. */
   #breakIfNarrowed(previous: OpenListen | undefined): void {
     if (!previous) return;
-    const pushed = new Set(this.#current?.acknowledged);
-    const lost = previous.acknowledged.filter((uri) => this.watched.has(uri) && !pushed.has(uri));
-    if (lost.length === 0) return;
+    const lost = [...previous.acknowledged].filter((uri) => this.watched.has(uri) && !this.acknowledges(uri));
+    const lostList = previous.listChanged && !this.listChanged;
+    if (lost.length === 0 && !lostList) return;
+    const what = [lost.length > 0 && `${lost.length} URIs`, lostList && "the list"].filter((part) => part !== false);
     this.break({
       reason: "remote",
-      message: `a later acknowledgement leaves out ${lost.length} of the URIs acknowledged before`,
+      message: `a later acknowledgement leaves out what was acknowledged before: ${what.join(" and ")}`,
     });
   }
 
@@ -207,7 +211,7 @@ export class ListenStream extends NotificationStream {
 function compare(
   asked: readonly string[] = [],
   honored: readonly string[] = [],
-): { acknowledged: string[]; unasked: string[] } {
+): { acknowledged: ReadonlySet<string>; unasked: string[] } {
   const rest = new Set(honored);
   const missing = new Set(asked.filter((uri) => !rest.delete(uri)));
   const restByKey = new Map(missing.size === 0 ? [] : [...rest].map((uri) => [resourceKey(uri), uri]));
@@ -217,5 +221,5 @@ function compare(
     missing.delete(uri);
     rest.delete(spelling);
   }
-  return { acknowledged: asked.filter((uri) => !missing.has(uri)), unasked: [...rest] };
+  return { acknowledged: new Set(asked.filter((uri) => !missing.has(uri))), unasked: [...rest] };
 }

@@ -39,6 +39,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
   }
 
   abstract get acknowledged(): readonly string[];
+  abstract acknowledges(uri: string): boolean;
   abstract get listChanged(): boolean;
   abstract get mayPush(): boolean;
   protected abstract carries(subscriptionId: SubscriptionId | undefined): IgnoredReason | undefined;
@@ -54,8 +55,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
   add(uris: readonly string[]): Promise<string[]> {
     return this.inTurn(async () => {
       if (this.#ended) throw connectorError("source_lost", "the stream has ended; open a new one");
-      const before = new Set(this.acknowledged);
-      const asked = uris.filter((uri) => !before.has(uri));
+      const asked = uris.filter((uri) => !this.acknowledges(uri));
       const added = asked.filter((uri) => !this.watched.has(uri));
       this.watched.add(added);
       try {
@@ -64,8 +64,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
         this.watched.delete(added);
         throw error;
       }
-      const acknowledged = new Set(this.acknowledged);
-      return uris.filter((uri) => acknowledged.has(uri));
+      return uris.filter((uri) => this.acknowledges(uri));
     });
   }
 

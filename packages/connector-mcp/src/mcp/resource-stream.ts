@@ -47,6 +47,8 @@ export interface UnsubscribeResult {
 export interface ResourceStream {
   /** The URIs asked for *and* acknowledged. Every other one must be polled (U3). Changes with `add` and `unsubscribe`. */
   readonly acknowledged: readonly string[];
+  /** Whether it is one of {@link acknowledged}. */
+  acknowledges(uri: string): boolean;
   /** Changes of the list will be notified. */
   readonly listChanged: boolean;
   /** Another try may bring more acknowledgements. False: nothing will ever be pushed on this connection. */

@@ -302,8 +302,10 @@ export class SourceLink implements SourceConnection, SourceWire {
   #deliver(uri: string | undefined, offer: (listener: SourceListener) => IgnoredReason | undefined): void {
     const listeners = [...this.#listeners];
     const refusals = listeners.map(offer);
-    const [refusal] = refusals;
-    if (refusal !== undefined && !refusals.includes(undefined)) listeners[0]?.ignored(refusal, uri);
+    if (refusals.includes(undefined)) return;
+    // The stream that it came on knows best.
+    const refusal = refusals.find((reason) => reason !== "other_subscription") ?? refusals[0];
+    if (refusal !== undefined) listeners[0]?.ignored(refusal, uri);
   }
 
   #end(end: ConnectionEnd): void {

@@ -49,7 +49,11 @@ export class SubscribeStream extends NotificationStream {
   }
 
   get acknowledged(): readonly string[] {
-    return this.ended ? [] : [...this.#acknowledged].filter((uri) => this.watched.has(uri));
+    return [...this.#acknowledged].filter((uri) => this.acknowledges(uri));
+  }
+
+  acknowledges(uri: string): boolean {
+    return !this.ended && this.#acknowledged.has(uri) && this.watched.has(uri);
   }
 
   get listChanged(): boolean {

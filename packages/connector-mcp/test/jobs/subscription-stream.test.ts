@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { startLegacyServer } from "../mcp/legacy-server.js";
+import { updated } from "../mcp/scripted-server.js";
 import { interceptedLedger } from "./intercepted-ledger.js";
 import { useLedger } from "./pool-setup.js";
 import { startScriptedNotes } from "./scripted-notes.js";
@@ -131,5 +132,42 @@ describe("a server that ends each stream in good order at once", () => {
     // 200 ms doubled four times, each shortened by a fifth at most.
     expect((at[5] as number) - (at[0] as number)).toBeGreaterThanOrEqual(0.8 * (200 + 400 + 800 + 1_600));
     expect(modes()).toEqual({ pushed: 0, polled: 3 });
+  });
+});
+
+describe("the break of a stream", () => {
+  test("that the ledger could not take at once is told again before another stream is opened (U4)", async () => {
+    const server = await startScriptedNotes();
+    const told: string[] = [];
+    let failures = 0;
+    const ledger = interceptedLedger(ledgerOf(), (real) => ({
+      async breakStream(...request) {
+        failures += 1;
+        if (failures <= 2) throw new Error("the database is being restarted");
+        await real.breakStream(...request);
+        told.push("broken");
+      },
+      openStream(...request) {
+        told.push("opened");
+        return real.openStream(...request);
+      },
+    }));
+    const { modes } = await servedSource(ledger, server.url);
+    await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+    server.cut();
+    await expect.poll(() => told, within).toEqual(["opened", "broken", "opened"]);
+    expect(failures).toBe(3);
+  });
+});
+
+describe("a notification that changes nothing", () => {
+  test("is counted: of another subscription, of none, or for what is not subscribed (U11)", async () => {
+    const server = await startScriptedNotes();
+    const { modes, pool } = await servedSource(ledgerOf(), server.url);
+    await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+    server.send(updated("note://a", "listen:99"));
+    server.send(updated("note://a", undefined));
+    server.announce("note://elsewhere");
+    await expect.poll(() => pool.stats().sources[0]?.notificationsIgnored, within).toBe(3);
   });
 });

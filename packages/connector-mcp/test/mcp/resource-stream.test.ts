@@ -268,19 +268,25 @@ describe("the end of a modern stream", () => {
     await eventually(() => expect(told.updates).toContain("note://a"));
   });
 
-  test("a renewal that acknowledges less is a break, so that nothing goes on looking subscribed (U3)", async () => {
-    let asked = 0;
-    const server = closing(
-      await startScriptedServer({
-        acknowledge(filter) {
-          asked += 1;
-          return asked === 1 ? filter : { ...filter, resourceSubscriptions: ["note://b"] };
-        },
-      }),
-    );
-    const told = await watching(await connected({ url: server.url }), ["note://a", "note://b"], { renewAfterMs: 20 });
-    await eventually(() => expect(told.ends).toEqual([expect.objectContaining({ reason: "remote" })]));
-  });
+  test.each([
+    ["fewer URIs", { resourceSubscriptions: ["note://b"] }],
+    ["the list no more", { resourcesListChanged: false }],
+  ])(
+    "a renewal that acknowledges %s is a break, so that nothing goes on looking subscribed (U3)",
+    async (_what, less) => {
+      let asked = 0;
+      const server = closing(
+        await startScriptedServer({
+          acknowledge(filter) {
+            asked += 1;
+            return asked === 1 ? filter : { ...filter, ...less };
+          },
+        }),
+      );
+      const told = await watching(await connected({ url: server.url }), ["note://a", "note://b"], { renewAfterMs: 20 });
+      await eventually(() => expect(told.ends).toEqual([expect.objectContaining({ reason: "remote" })]));
+    },
+  );
 
   test("a refused opening is an error with its code, and leaves nothing open", async () => {
     const server = closing(await startModernServer());
