@@ -37,8 +37,8 @@ export const foundByModel = {
   trustsTheIndex: {
     bug: "retrieval that trusts the index: an edge that is no longer current still shows its entries",
     file: "visibility",
-    place: "join fenceline.group_root r on r.group_id = g.group_id and r.state = 'CURRENT'",
-    instead: "join fenceline.group_root r on r.group_id = g.group_id",
+    place: "and r.state = 'CURRENT'",
+    instead: "",
   },
   edgeLostOnRechunk: {
     bug: "edge lost on re-chunk: a split group keeps one reader's edge",
