@@ -19,7 +19,7 @@ export const MAX_NAME_LENGTH = 512;
 /** Longest URI, in UTF-16 code units: more than servers and proxies are asked to take (RFC 9110, section 4.1: 8,000). */
 export const MAX_URI_LENGTH = 8_192;
 /** A hundred years: longer intervals overflow PostgreSQL's timestamps sooner or later. */
-const MAX_MILLISECONDS = 3_155_760_000_000;
+export const MAX_MILLISECONDS = 3_155_760_000_000;
 /** Of SHA-512; a longer one is no digest, and might be content (P8). */
 export const MAX_DIGEST_BYTES = 64;
 const MAX_INT4 = 2 ** 31 - 1;

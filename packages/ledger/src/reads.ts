@@ -40,6 +40,11 @@ export interface ReadAnswer {
   /** SHA-256 over the canonical encoding of all parts. */
   readonly digest: Uint8Array;
   readonly mimeType?: string;
+  /**
+   * The server's hint how long the content may stay as it is, in milliseconds. It stretches the interval of a polled resource, to
+   * half of its source's staleness bound at most, and never shortens it (U3).
+   */
+  readonly ttlMs?: number;
   readonly parts: readonly ReadPart[];
 }
 
@@ -257,7 +262,7 @@ function acceptance(database: Queryable, timing: ReadTiming): Acceptance {
   };
 }
 
-const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(21)})`;
+const ACCEPT = `select * from fenceline.accept_resource_versions(${placeholders(22)})`;
 const SETTLE = `select * from fenceline.settle_reads(${placeholders(13)})`;
 
 interface AcceptedRow {
@@ -312,6 +317,7 @@ function answerParameters(answers: readonly ReadAnswer[]): unknown[] {
     answers.map((answer) => answer.mimeType ?? null),
     answers.map(bytesOf),
     answers.map((answer) => answer.parts.length),
+    answers.map((answer) => answer.ttlMs ?? 0),
   ];
 }
 

@@ -114,6 +114,7 @@ export const calls: Readonly<Record<CheckedCall, readonly Parameter[]>> = {
           ...readRef,
           digest: bytes,
           mimeType: "text/plain",
+          ttlMs: 60_000,
           parts: [{ uri, mimeType: "text/plain", text: "price=100" }],
         },
         { ...readRef, subscriptionId: 2, digest: bytes, parts: [{ uri, bytes }] },

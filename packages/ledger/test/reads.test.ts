@@ -164,6 +164,26 @@ describeLedger("fenced reads", (ledger) => {
     expect(await ledger.millisecondsToNextRead(session)).toBe(exactTiming.polledIntervalMs);
   });
 
+  test.each([
+    ["shorter than the interval changes nothing", 10_000, exactTiming.polledIntervalMs],
+    ["longer than the interval stretches it", 300_000, 300_000],
+    ["longer than half the staleness bound stretches it to that", 86_400_000, 450_000],
+  ])("the hint ttlMs of a polled resource: one that is %s (U3)", async (_what, ttlMs, dueInMs) => {
+    const { session, id } = await oneResource("polled");
+    const hinted = { ...answer(await issueOne(ledger, session), "v1"), ttlMs };
+    expect(await ledger.acceptResourceVersions(session, [hinted])).toMatchObject([{ outcome: "accepted" }]);
+    expect(await subscriptionRow(ledger, id)).toMatchObject({ due_in_ms: dueInMs });
+  });
+
+  test("the hint ttlMs puts off neither the periodic read of a pushed resource nor what was announced (U5, U6)", async () => {
+    const { session, id } = await oneResource();
+    const hinted = { ...answer(await issueOne(ledger, session), "v1"), ttlMs: 86_400_000 };
+    await ledger.acceptResourceVersions(session, [hinted]);
+    expect(await subscriptionRow(ledger, id)).toMatchObject({ due_in_ms: exactTiming.pushedIntervalMs });
+    await ledger.recordNotifications(session, [URI]);
+    expect(await subscriptionRow(ledger, id)).toMatchObject({ due_in_ms: exactTiming.notificationWindowMs });
+  });
+
   test("content after a close, whenever its read was issued, leaves only stale_after_close (U8)", async () => {
     const { session, id } = await oneResource();
     const read = await issueOne(ledger, session);

@@ -18,7 +18,10 @@ const budgets = {
 const fields = {
   /** Content last confirmed longer ago is *expired*. */
   stalenessMs: ms(),
-  /** Interval, ± 20 %, at which a resource without a subscription is read again (U3). */
+  /**
+   * Interval, ± 20 %, at which a resource without a subscription is read again (U3); a server's `ttlMs` stretches it, to half of
+   * `stalenessMs` at most.
+   */
   pollMs: ms(),
   /** Interval at which a subscribed resource is read again although nothing was announced (U6). */
   rereadMs: ms(),

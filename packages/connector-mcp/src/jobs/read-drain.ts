@@ -271,6 +271,7 @@ export class ReadDrain {
     this.#unauthorized = 0;
     const { subscriptionId, ordinal, requestId } = read;
     const mimeType = content.parts[0]?.mimeType;
+    const { ttlMs } = content;
     const accepted = await this.#accepting.add({
       subscriptionId,
       ordinal,
@@ -278,6 +279,7 @@ export class ReadDrain {
       digest: content.digest,
       parts: content.parts,
       ...(mimeType !== undefined && { mimeType }),
+      ...(ttlMs !== undefined && { ttlMs }),
     });
     this.context.counts.answered(read.uri, accepted.outcome);
     if (accepted.outcome === "accepted" || accepted.outcome === "accepted_not_current") {

@@ -96,6 +96,9 @@ export async function readResource(
   };
 }
 
+/** Longer than any interval that it could stretch. */
+const LONGEST_TTL_MS = 24 * 60 * 60_000;
+
 const MISREAD =
   "the server answers its own spelling of the URI with nothing, and the unescaped one with content: it does not undo the escapes";
 
@@ -180,7 +183,7 @@ function hintsOf(answer: ReadResourceResult): { cacheScope?: "public" | "private
   const { cacheScope, ttlMs } = answer as { cacheScope?: unknown; ttlMs?: unknown };
   return {
     ...((cacheScope === "public" || cacheScope === "private") && { cacheScope }),
-    ...(typeof ttlMs === "number" && ttlMs >= 0 && { ttlMs }),
+    ...(typeof ttlMs === "number" && ttlMs >= 0 && { ttlMs: Math.min(Math.floor(ttlMs), LONGEST_TTL_MS) }),
   };
 }
 

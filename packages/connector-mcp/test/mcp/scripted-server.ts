@@ -1,4 +1,4 @@
-import type { ServerResponse } from "node:http";
+import type { IncomingHttpHeaders, ServerResponse } from "node:http";
 import { bodyOf, type HttpServer, serveHttp } from "./http-server.js";
 
 /** What the script answers to one request: a result, a JSON-RPC error, or a bare HTTP answer. */
@@ -20,7 +20,7 @@ export interface ScriptedServer extends HttpServer {
 /** Answers of the modern era, written by hand, for what no SDK will send. */
 export async function startScriptedServer(script: {
   capabilities?: Record<string, unknown>;
-  reply?: (method: string, params: Params, asked: number) => Reply | undefined;
+  reply?: (method: string, params: Params, asked: number, headers: IncomingHttpHeaders) => Reply | undefined;
   /** Instead of what `server/discover` is answered with. */
   discover?: () => Reply | undefined;
   /** How a listen request is answered, counted from 1: refused; or acknowledged, and then ended in good order. Default: it stays open. */
@@ -66,7 +66,7 @@ export async function startScriptedServer(script: {
     const reply =
       method === "server/discover"
         ? (script.discover?.() ?? discovery(script.capabilities))
-        : script.reply?.(method, params, asked);
+        : script.reply?.(method, params, asked, request.headers);
     if (reply === "silence") return;
     if (reply && "status" in reply) return void response.writeHead(reply.status, reply.headers).end(reply.body);
     const answer = reply ?? { error: { code: -32601, message: "not scripted" } };

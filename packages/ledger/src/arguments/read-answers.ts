@@ -5,6 +5,8 @@ import {
   isStorable,
   isStorableUri,
   MAX_DIGEST_BYTES,
+  MAX_MILLISECONDS,
+  milliseconds,
   oneOfEach,
   ordinal,
   storableText,
@@ -36,7 +38,15 @@ const part = z
 
 /** `ReadAnswer[]`. */
 export const readAnswers = z
-  .array(z.object({ ...readRef, digest, mimeType: storableText.optional(), parts: z.array(part) }))
+  .array(
+    z.object({
+      ...readRef,
+      digest,
+      mimeType: storableText.optional(),
+      ttlMs: milliseconds.optional(),
+      parts: z.array(part),
+    }),
+  )
   .check(oneOfEachSubscription);
 
 type Unchecked = Readonly<Record<string, unknown>>;
@@ -58,7 +68,7 @@ export function areReadAnswers(value: unknown): boolean {
 }
 
 function isReadAnswer(answer: Unchecked): boolean {
-  const { subscriptionId, ordinal: number, requestId, digest: bytes, mimeType, parts } = answer;
+  const { subscriptionId, ordinal: number, requestId, digest: bytes, mimeType, ttlMs, parts } = answer;
   return (
     isCount(subscriptionId) &&
     subscriptionId > 0 &&
@@ -68,6 +78,7 @@ function isReadAnswer(answer: Unchecked): boolean {
     bytes instanceof Uint8Array &&
     bytes.byteLength <= MAX_DIGEST_BYTES &&
     (mimeType === undefined || isText(mimeType)) &&
+    (ttlMs === undefined || (isCount(ttlMs) && ttlMs <= MAX_MILLISECONDS)) &&
     Array.isArray(parts) &&
     parts.every(isPart)
   );

@@ -241,6 +241,7 @@ end $$;
 -- covers is dropped before it is kept, and clears the digest, so that the next read brings it back after a lift (F5, F6).
 --   p_subscriptions … p_bytes   parallel, one per answer
 --   p_part_counts               how many parts each has, at positions from 0 on
+--   p_ttls                      hints how long each may stay as it is, in milliseconds; 0: none
 --   p_part_*                    parallel, one per part; p_part_subscriptions and p_part_ordinals say whose
 --   p_polled_ms, p_pushed_ms, p_jitter  when a current version is read again
 --   outcome  'accepted' | 'accepted_not_current' | 'unchanged' | 'unchanged_not_current' | 'stale' | 'stale_after_close'
@@ -248,7 +249,7 @@ end $$;
 create or replace function fenceline.accept_resource_versions(
   p_scope int, p_generation bigint, p_source int,
   p_subscriptions bigint[], p_ordinals bigint[], p_request_ids uuid[], p_digests bytea[], p_mime_types text[], p_sizes bigint[],
-  p_part_counts int[],
+  p_part_counts int[], p_ttls bigint[],
   p_part_subscriptions bigint[], p_part_ordinals bigint[], p_part_positions int[], p_part_key_digests bytea[], p_part_uris text[], p_part_mime_types text[],
   p_part_texts text[], p_part_bytes bytea[],
   p_polled_ms bigint, p_pushed_ms bigint, p_jitter float8
@@ -276,9 +277,10 @@ begin
     select s.derived, s.parts_kept, s.subscription_id, s.resource_id, s.uri from fenceline.subscription s
     where s.subscription_id = any (p_subscriptions) and s.scope_id = p_scope
     order by s.subscription_id for no key update) l;
-  select c.subject_id, c.policy_epoch, c.standing_revocations, c.suspended_at, x.session_id is not null as session_stands
+  select c.subject_id, c.policy_epoch, c.standing_revocations, c.suspended_at, x.session_id is not null as session_stands,
+    src.staleness_ms / 2 as longest_ms
   into v_scope
-  from fenceline.policy_scope c
+  from fenceline.policy_scope c join fenceline.source src on src.source_id = c.source_id
   left join fenceline.session x on x.scope_id = c.scope_id and x.generation = c.session_generation
     and x.generation = p_generation and x.ended_at is null and x.expires_at > v_now
   where c.scope_id = p_scope;
@@ -331,8 +333,8 @@ begin
             select 1 from fenceline.resource q join fenceline.revocation_cover v on v.hash = any (q.deny_hashes)
             where q.resource_id = s.resource_id and v.subject_id = v_scope.subject_id and v.as_reader) then 'revoked'
         end as refusal
-      from unnest(p_subscriptions, p_ordinals, p_request_ids, p_digests, p_mime_types, p_sizes, p_part_counts)
-        as i (subscription_id, ordinal, request_id, digest, mime_type, size, parts)
+      from unnest(p_subscriptions, p_ordinals, p_request_ids, p_digests, p_mime_types, p_sizes, p_part_counts, p_ttls)
+        as i (subscription_id, ordinal, request_id, digest, mime_type, size, parts, ttl_ms)
       left join fenceline.subscription s on s.subscription_id = i.subscription_id and s.scope_id = p_scope
       left join fenceline.read r on r.subscription_id = i.subscription_id and r.ordinal = i.ordinal and s.subscription_id is not null),
     accepted as (
@@ -347,7 +349,8 @@ begin
         due_at = least(case when s.due_at < s.claim_until then s.due_at end,
           -- As does the end of the lease of a later read, whose worker may be dead (F9).
           case when s.issued_ordinal > greatest(s.settled_ordinal, a.ordinal) then s.claim_until end,
-          v_now + fenceline.jittered(case when s.pushed and a.current then p_pushed_ms else p_polled_ms end, p_jitter,
+          v_now + fenceline.jittered(case when not a.current then p_polled_ms when s.pushed then p_pushed_ms
+            else greatest(p_polled_ms, least(a.ttl_ms, v_scope.longest_ms)) end, p_jitter,
             s.subscription_id, a.ordinal)),
         failures = 0, hidden_because = null, not_found_at = null
       -- It is locked, so it is where it was found.
