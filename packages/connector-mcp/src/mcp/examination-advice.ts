@@ -3,7 +3,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   source_endpoint_invalid: "Correct url, headers or command in the source's configuration.",
   source_unreachable: "Start the server, or correct url; see that a proxy or firewall lets this machine through.",
   source_unauthorized:
-    "Renew the reader's credential (headers or env), and see that the variable it comes from is set.",
+    "Renew the reader's credential (headers, env or auth), and see that the variable it comes from is set.",
   source_forbidden: "Ask the server's owner to allow this reader, or use another credential.",
   source_throttled: "It is asked too often: lower settings.readConcurrency, or set settings.readsPerSecond.",
   source_lost: "See the server's own log: it ended, or forgot the session, in the middle of it.",

@@ -41,7 +41,14 @@ import {
   type SourceEndpoint,
   stdioTransport,
 } from "./source-endpoint.js";
-import { classifyFailure, describeError, type FailureKind, failureCode, isDoubtful } from "./wire-failure.js";
+import {
+  classifyFailure,
+  describeError,
+  type FailureKind,
+  failureCode,
+  isDoubtful,
+  saysUnknownSession,
+} from "./wire-failure.js";
 
 const CLIENT_INFO = { name: "fenceline", version: "0.1.0" };
 const DEFAULT_REQUEST_TIMEOUT_MS = 60_000;
@@ -282,8 +289,10 @@ export class SourceLink implements SourceConnection, SourceWire {
   }
 
   /** An error for no request is how some servers answer a session they do not know; whoever asked waits until the timeout. */
-  #noteUnaddressed({ code, message, data }: JSONRPCErrorResponse["error"]): void {
-    if (this.#isConnected) this.failure(new ProtocolError(code, message, data));
+  #noteUnaddressed(error: JSONRPCErrorResponse["error"]): void {
+    if (!this.#isConnected) return;
+    if (this.sessionId === undefined || !saysUnknownSession(error)) this.#probe.doubt();
+    else this.#end({ reason: "session_lost", cause: new ProtocolError(error.code, error.message) });
   }
 
   /** Every server of an era has to answer this. */

@@ -83,10 +83,7 @@ export function classifyFailure(error: unknown, context: FailureContext): Failur
   if (own === "source_unreachable") return "unreachable";
   if (context.signal?.aborted) return "aborted";
   if (error instanceof UnsupportedProtocolVersionError) return "session_lost";
-  if (error instanceof ProtocolError) {
-    if (context.sessionBound && saysUnknownSession(error)) return "session_lost";
-    return classifyAnswer(error, error instanceof ResourceNotFoundError);
-  }
+  if (error instanceof ProtocolError) return classifyAnswer(error, error instanceof ResourceNotFoundError);
   if (error instanceof UnauthorizedError || isNoToken(error)) return "unauthorized";
   if (error instanceof InsufficientScopeError) return "forbidden";
   if (error instanceof SdkHttpError) return classifyStatus(error, context);
@@ -182,17 +179,17 @@ function classifyStatus(error: SdkHttpError, context: FailureContext): FailureKi
   if (status === 429) return "throttled";
   const answer = answerIn(error);
   if (context.sessionBound) {
-    if (status === 404) return "session_lost";
+    // A bare 404 is the protocol's own way to say so.
+    if (status === 404 && (answer === undefined || UNKNOWN_SESSION_CODES.has(answer.code))) return "session_lost";
     if (status === 400 && saysUnknownSession(answer ?? { message: bodyOf(error) })) return "session_lost";
-  } else if (status === 404 && answer !== undefined) {
-    return classifyAnswer(answer, isNamedUri(answer.data));
   }
+  if (status === 404 && answer !== undefined) return classifyAnswer(answer, isNamedUri(answer.data));
   const refusal = answer && refusalIn(answer);
   return refusal ?? (GATEWAY_STATUSES.has(status) ? "unreachable" : "failed");
 }
 
 /** By its code and its words: `{"code":-32000,"message":"Bad Request: No valid session ID provided"}`, "Invalid session id". */
-function saysUnknownSession({ code, message }: { readonly code?: number; readonly message: string }): boolean {
+export function saysUnknownSession({ code, message }: { readonly code?: number; readonly message: string }): boolean {
   return (code === undefined || UNKNOWN_SESSION_CODES.has(code)) && /\bsession\b|\bnot initialized\b/i.test(message);
 }
 

@@ -76,6 +76,27 @@ describe("an answer that is none", () => {
     expect(connection.wire.ended).toBeUndefined();
   });
 
+  test("that speaks of a session and is about one resource ends no session (U4)", async () => {
+    const server = await startLegacyServer();
+    onTestFinished(() => server.close());
+    server.refuseReads({ code: -32001, message: "the session of this note was not found" });
+    const connection = await connect({ url: server.url });
+    const pinged = () => server.asked.includes("ping");
+    expect(await read(connection, "note://a")).toMatchObject({ outcome: "failed" });
+    await expect.poll(pinged, within).toBe(true);
+    expect(await read(connection, "note://a")).toMatchObject({ outcome: "failed" });
+    expect(connection.wire.ended).toBeUndefined();
+  });
+
+  test("of 404 that says in it that a resource is not there ends no session (U4, F7)", async () => {
+    const server = await startLegacyServer();
+    onTestFinished(() => server.close());
+    server.refuseReads({ code: -32602, message: "no such note" }, 404);
+    const connection = await connect({ url: server.url });
+    expect(await read(connection, "note://a")).toMatchObject({ outcome: "not_found" });
+    expect(connection.wire.ended).toBeUndefined();
+  });
+
   test.each(odd)("for everything, %s, ends the connection: it is another server by now (U4)", async (_, reply) => {
     let isOther = false;
     const server = await startScriptedServer({

@@ -22,6 +22,10 @@ export interface LegacyServer extends HttpServer {
   forgetSessions(answer?: UnknownSessionAnswer): void;
   /** Answers every further request for the notification stream with this status. */
   refuseStreams(status: number): void;
+  /** Answers every read with this error, inside this HTTP status. Default: 200. */
+  refuseReads(error: ReadError, status?: number): void;
+  /** Methods of the requests that came, in order. */
+  asked: readonly string[];
   /** Answers every unsubscribe with an internal error. */
   refuseUnsubscribe(): void;
   /** Refuses to subscribe this URI, beside `note://forbidden`; `undefined`: no other. */
@@ -37,6 +41,11 @@ export interface UnknownSessionAnswer {
   readonly body: string;
 }
 
+export interface ReadError {
+  readonly code: number;
+  readonly message: string;
+}
+
 const NOT_FOUND: UnknownSessionAnswer = { status: 404, contentType: "text/plain", body: "unknown session" };
 
 /** The SDK's server of the line before (1.x) over HTTP, with sessions or without. */
@@ -48,6 +57,9 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
   let unsubscribeFails = false;
   let refused: string | undefined;
   let unknownSession = NOT_FOUND;
+  let readError: ReadError | undefined;
+  let readStatus = 200;
+  const asked: string[] = [];
   let streamStatus: number | undefined;
 
   function newServer(): Server {
@@ -59,6 +71,7 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
       resources: [...resources.keys()].map((uri) => ({ uri, name: uri })),
     }));
     server.setRequestHandler(ReadResourceRequestSchema, ({ params: { uri } }) => {
+      if (readError) throw new McpError(readError.code, readError.message);
       const text = resources.get(uri);
       if (text === undefined) throw new McpError(ErrorCode.InvalidParams, "no such resource");
       return { contents: [{ uri, mimeType: "text/plain", text }] };
@@ -95,11 +108,17 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
     if (streamRefusal !== undefined) return void response.writeHead(streamRefusal).end();
     const id = request.headers["mcp-session-id"];
     const known = typeof id === "string" ? sessions.get(id)?.transport : undefined;
-    const body = request.method === "POST" ? (JSON.parse(await bodyOf(request)) as { id?: unknown }) : undefined;
+    const body =
+      request.method === "POST" ? (JSON.parse(await bodyOf(request)) as { id?: unknown; method: string }) : undefined;
+    if (body) asked.push(body.method);
     if (typeof id === "string" && !known) {
       const { status, contentType, body: text } = unknownSession;
       response.writeHead(status, { "content-type": contentType });
       return void response.end(text.replace("ID", JSON.stringify(body?.id ?? null)));
+    }
+    if (readStatus !== 200 && body?.method === "resources/read") {
+      response.writeHead(readStatus, { "content-type": "application/json" });
+      return void response.end(JSON.stringify({ jsonrpc: "2.0", id: body.id, error: readError }));
     }
     const transport = known ?? (await openSession());
     await transport.handleRequest(request, response, body);
@@ -110,6 +129,7 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
   return {
     ...http,
     resources,
+    asked,
     subscribed,
     sessions,
     sendUpdated: (uri) => each((server) => server.sendResourceUpdated({ uri })),
@@ -120,6 +140,10 @@ export async function startLegacyServer(options: { sessions: boolean } = { sessi
     },
     refuseStreams(status) {
       streamStatus = status;
+    },
+    refuseReads(error, status = 200) {
+      readError = error;
+      readStatus = status;
     },
     refuseUnsubscribe() {
       unsubscribeFails = true;
