@@ -20,6 +20,8 @@ import { FencelineError } from "@fenceline/ledger";
  * | `after_connect_failed` | a tool named in `afterConnect` is missing or answered with an error | correct the tool's name or arguments |
  * | `config_missing` | there is no configuration file | write one, or name it with `--config` |
  * | `config_invalid` | the configuration has wrong fields; the message names each | correct the named fields |
+ * | `source_moved` | a source of which something was read is configured at another place | say in `confirm`, or with `--moved`, that it is the same server; or name the other one otherwise |
+ * | `source_removed` | a source of which something was read is configured no more | say in `confirm`, or with `--removed`, that it is gone; or revoke, disable it or put it back |
  * | `queue_unreachable` | the queue's Redis or PostgreSQL does not answer | check address, network and credentials |
  * | `job_payload_invalid` | a job's data does not fit the queue's published schema | correct the program that added the job |
  * | `resources_not_offered` | a server declares no resources capability: its source is unknown, never empty | see the server's settings, or remove the source |
@@ -51,6 +53,8 @@ export type ConnectorErrorCode =
   | "after_connect_failed"
   | "config_missing"
   | "config_invalid"
+  | "source_moved"
+  | "source_removed"
   | "queue_unreachable"
   | "job_payload_invalid"
   | "resources_not_offered"

@@ -2,6 +2,7 @@ export type { FencelineConfig, FencelineConfigInput, QueueAddress } from "./conf
 export { configSchema } from "./config/config-schema.js";
 export { defineConfig, loadConfig } from "./config/load-config.js";
 export type { ConnectorErrorCode } from "./errors.js";
+export type { ConfirmedChanges } from "./jobs/changed-sources.js";
 export { type OpenIndex, openIndex } from "./jobs/configured-indexes.js";
 export {
   type DiscoveryPayload,

@@ -1,5 +1,7 @@
 import { type Command, Option } from "commander";
+import type { ConfirmedChanges } from "../jobs/changed-sources.js";
 import type { SourceStats } from "../jobs/worker-pool-options.js";
+import { type ChangedSourceOptions, confirmedBy, withChangedSourceOptions } from "./changed-source-options.js";
 import {
   type CommandContext,
   type CommonOptions,
@@ -10,28 +12,38 @@ import {
 import { parseSeconds } from "./option-values.js";
 import { ProgressBar } from "./progress-bar.js";
 
-interface IngestOptions extends CommonOptions {
+interface IngestOptions extends CommonOptions, ChangedSourceOptions {
   /** In milliseconds. */
   readonly timeout: number;
 }
 
 /** `fenceline ingest`: scans, reads and indexes what is due, then ends. */
 export function ingestCommand(): Command {
-  return fencelineCommand("ingest", ["ingest", "ingest --config prod.json --json --timeout 600"])
+  const command = fencelineCommand("ingest", [
+    "ingest",
+    "ingest --config prod.json --json --timeout 600",
+    "ingest --moved catalog",
+  ]);
+  return withChangedSourceOptions(command)
     .description("scan, read and index every source once, then end")
     .addOption(
       new Option("--timeout <seconds>", "give up after this long").argParser(parseSeconds).default(3_600_000, "3600"),
     )
     .action(async (options: IngestOptions) => {
-      const ok = await withContext(options, (context) => ingest(context, options.timeout));
+      const ok = await withContext(options, (context) => ingest(context, options.timeout, confirmedBy(options)));
       if (!ok) process.exitCode = 1;
     });
 }
 
-async function ingest({ config, ledger, logger, json, progress }: CommandContext, timeoutMs: number): Promise<boolean> {
+async function ingest(
+  { config, ledger, logger, json, progress }: CommandContext,
+  timeoutMs: number,
+  confirm: ConfirmedChanges,
+): Promise<boolean> {
   const bar = progress ? new ProgressBar() : undefined;
   const { startWorkers } = await import("../jobs/worker-pool.js");
-  const pool = await startWorkers({ ledger, config, logger, mode: "once", ...(bar && { onProgress: bar.update }) });
+  const progressing = bar && { onProgress: bar.update };
+  const pool = await startWorkers({ ledger, config, logger, mode: "once", confirm, ...progressing });
   try {
     const end = await pool.idle({ timeoutMs });
     bar?.stop();

@@ -27,6 +27,8 @@ const usageErrors = new Set([
   "source_unknown",
   "reader_unknown",
   "index_unknown",
+  "source_moved",
+  "source_removed",
   "input_invalid",
   "record_invalid",
 ]);

@@ -1,6 +1,7 @@
 import type { Ledger } from "@fenceline/ledger";
 import type { Logger } from "pino";
 import type { FencelineConfig, QueueAddress } from "../config/config-schema.js";
+import type { ConfirmedChanges } from "./changed-sources.js";
 
 /**
  * What a pool does.
@@ -24,6 +25,8 @@ export interface PoolProgress {
 export interface WorkerPoolOptions {
   readonly ledger: Ledger;
   readonly config: FencelineConfig;
+  /** Sources that the configuration rightly leads elsewhere with, or no longer names; for this start. */
+  readonly confirm?: ConfirmedChanges;
   /** Instead of the configuration's `queue`. */
   readonly queue?: QueueAddress;
   /** Default `serve`. */

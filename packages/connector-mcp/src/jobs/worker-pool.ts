@@ -32,7 +32,7 @@ const IDLE_LOOK_MS = 100;
  * Starts the workers of a configuration on a ledger, and resolves when they take work. Several pools, in one process or
  * many, share the work of one ledger; each (source, reader) is held by one of them at a time.
  *
- * @throws {FencelineError} `queue_unreachable`, and the ledger's own errors. A source or store that cannot be reached is
+ * @throws {FencelineError} `queue_unreachable`, `source_moved`, `source_removed`, and the ledger's own errors. A source or store that cannot be reached is
  * no error here: it is tried again, and shows in `stats()` and the ledger's status.
  */
 export async function startWorkers(options: WorkerPoolOptions): Promise<WorkerPool> {
@@ -120,7 +120,7 @@ class Pool implements WorkerPool {
   async start(): Promise<void> {
     const { config } = this.options;
     if (this.queues && this.#processors) {
-      await registerConfiguration(this.#ledger, config);
+      await registerConfiguration(this.#ledger, config, this.options.confirm);
       this.#registered = this.#indexer.register();
       const sources = configuredSources(config).length;
       const concurrency = { read: sources, discovery: sources, index: this.#indexer.names.length, purge: 8 };

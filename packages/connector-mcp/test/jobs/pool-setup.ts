@@ -13,7 +13,7 @@ import type { PoolMode, WorkerPool } from "#src/jobs/worker-pool-options.js";
 import type { GuardedSearchResult } from "#src/langchain/guarded-retriever.js";
 
 /** Silent, or at the level of `FENCELINE_TEST_LOG` on standard error. */
-const logger = pino({ level: process.env["FENCELINE_TEST_LOG"] ?? "silent" }, pino.destination(2));
+export const logger = pino({ level: process.env["FENCELINE_TEST_LOG"] ?? "silent" }, pino.destination(2));
 
 /** One embedded ledger for all tests of a file. Tests keep apart by their {@link Cast}. */
 export function useLedger(): () => Ledger {
@@ -60,13 +60,14 @@ export function configFor(cast: Cast, url: string, more: Partial<FencelineConfig
   });
 }
 
-/** A pool that is closed at the end of the test. */
+/** A pool that is closed at the end of the test. The sources of the tests before have left its configuration. */
 export async function startPool(
   ledger: Ledger,
   config: FencelineConfig,
   mode: PoolMode = "serve",
 ): Promise<WorkerPool> {
-  const pool = await startWorkers({ ledger, config, mode, logger });
+  const removed = (await ledger.registeredSources()).map(({ name }) => name);
+  const pool = await startWorkers({ ledger, config, mode, logger, confirm: { removed } });
   onTestFinished(() => pool.close({ deadlineMs: 5_000 }));
   return pool;
 }
