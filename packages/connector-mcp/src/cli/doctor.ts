@@ -30,9 +30,11 @@ export function doctorCommand(): Command {
       const stop = new AbortController();
       void untilAskedToStop().then(() => stop.abort());
       const examined: Examined[] = [];
-      for (const { name, reader, endpoint, settings } of readers) {
+      const { ResourceChoice } = await import("../mcp/resource-choice.js");
+      for (const { name, reader, endpoint, choice, settings } of readers) {
         const { maxBodyBytes } = settings;
-        const found = await examineSource(endpoint, { maxBodyBytes, signal: stop.signal });
+        const options = { maxBodyBytes, choice: new ResourceChoice(choice), signal: stop.signal };
+        const found = await examineSource(endpoint, options);
         const ok = found.problems.every(({ severity }) => severity === "remark");
         examined.push({ ok, source: name, reader, ...found });
       }
@@ -58,6 +60,7 @@ function describe({ ok, source, reader, endpoint, problems, ...found }: Examined
     `${source} as ${reader}: ${endpoint}`,
     ...describeConnection(found.connection),
     ...describeList(found.list),
+    ...found.templates.map((template) => `  template ${template}`),
     ...describeDelivery(found.delivery),
     ...describeRead(found.read),
     ...problems.flatMap(({ severity, code, message, advice }) => [
@@ -82,7 +85,8 @@ function describeConnection(connection: SourceExamination["connection"]): string
 
 function describeList(list: SourceExamination["list"]): string[] {
   if (!list) return [];
-  return [`  first page in ${list.ms} ms: ${list.entries} resources${list.more ? ", more follow" : ""}`];
+  const chosen = list.chosen < list.entries ? `, ${list.chosen} of them chosen` : "";
+  return [`  first page in ${list.ms} ms: ${list.entries} resources${chosen}${list.more ? ", more follow" : ""}`];
 }
 
 function describeDelivery(delivery: SourceExamination["delivery"]): string[] {

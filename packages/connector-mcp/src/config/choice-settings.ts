@@ -1,5 +1,5 @@
-import { UriTemplate } from "@modelcontextprotocol/client";
 import { z } from "zod";
+import { templateVariables } from "./template-variables.js";
 
 const patterns = () => z.array(z.string().min(1)).min(1);
 
@@ -21,7 +21,7 @@ export const choiceSchema = z
   })
   .superRefine(({ templates = {} }, context) => {
     for (const [template, given] of Object.entries(templates)) {
-      const names = variablesOf(template);
+      const names = templateVariables(template);
       if (names === undefined) {
         context.addIssue({ code: "custom", path: ["templates", template], message: "a URI template (RFC 6570)" });
         continue;
@@ -35,11 +35,3 @@ export const choiceSchema = z
       }
     }
   });
-
-function variablesOf(template: string): string[] | undefined {
-  try {
-    return new UriTemplate(template).variableNames;
-  } catch {
-    return undefined;
-  }
-}

@@ -15,7 +15,9 @@ const ADVICE: Readonly<Record<string, string>> = {
   resources_not_offered:
     "See the server's settings: some offer resources only when asked to. What it offers as tools cannot be ingested.",
   list_empty:
-    "If it should list something, see what this credential may see. Resources behind templates are not listed by themselves.",
+    "If it should list something, see what this credential may see. Resources behind templates are not listed by themselves: see resources.templates.",
+  none_chosen:
+    "Correct include, exclude or mimeTypes under the source's resources, unless what is meant is on a later page.",
   list_not_offered: "The server declares resources and does not list them: report it to its author.",
   list_unauthorized: "Renew the reader's credential; connecting alone may not need one.",
   list_forbidden: "Ask the server's owner to let this reader list resources.",

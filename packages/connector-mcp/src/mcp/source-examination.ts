@@ -2,6 +2,7 @@ import { defaultScanBudgets, FencelineError } from "@fenceline/ledger";
 import { storableText } from "../storable-text.js";
 import { adviceFor } from "./examination-advice.js";
 import { type ReadContent, type ReadOutcome, readResource } from "./fenced-read.js";
+import type { ResourceChoice } from "./resource-choice.js";
 import { type ScanEnd, type ScanPage, scanPages } from "./resource-scan.js";
 import { openResourceStream, type ResourceStream } from "./resource-stream.js";
 import { connectSource, type SourceCapabilities, type SourceConnection } from "./source-connection.js";
@@ -39,8 +40,12 @@ export interface SourceExamination {
         readonly extensions: readonly string[];
       }
     | undefined;
-  /** Of the first page of the list. */
-  readonly list: { readonly ms: number; readonly entries: number; readonly more: boolean } | undefined;
+  /** Of the first page of the list; `chosen` are those that the configuration takes. */
+  readonly list:
+    | { readonly ms: number; readonly entries: number; readonly chosen: number; readonly more: boolean }
+    | undefined;
+  /** Of the first page of their list: what `resources.templates` may name. */
+  readonly templates: readonly string[];
   /** What came of asking for the resources of that page to be pushed. */
   readonly delivery:
     | {
@@ -67,6 +72,8 @@ export interface SourceExamination {
 
 export interface ExaminationOptions {
   readonly maxBodyBytes: number;
+  /** What of the source is taken: nothing else is subscribed or read. Default: everything. */
+  readonly choice?: ResourceChoice;
   readonly signal?: AbortSignal;
 }
 
@@ -94,6 +101,7 @@ class Examination {
       endpoint: this.#name(),
       connection: undefined,
       list: undefined,
+      templates: [],
       delivery: undefined,
       read: undefined,
       problems: this.#problems,
@@ -105,20 +113,18 @@ class Examination {
       const extensions = Object.keys(connection.wire.client.getServerCapabilities()?.extensions ?? {});
       found.connection = { ms, era, protocolVersion, server, capabilities, extensions };
       const page = await this.#list(connection, found);
-      if (page) await this.#tryOut(connection, page, found);
+      found.templates = await this.#listTemplates(connection);
+      if (page) await this.#tryOut(connection, this.#chosen(page), found);
     } finally {
       await connection.close();
     }
     return found;
   }
 
-  async #tryOut(connection: SourceConnection, page: ScanPage, found: Findings): Promise<void> {
-    found.delivery = await this.#subscribe(
-      connection,
-      page.entries.slice(0, MAX_SUBSCRIBED).map(({ uri }) => uri),
-    );
+  async #tryOut(connection: SourceConnection, uris: readonly string[], found: Findings): Promise<void> {
+    found.delivery = await this.#subscribe(connection, uris.slice(0, MAX_SUBSCRIBED));
     const failed: { uri: string; outcome: Exclude<ReadOutcome, ReadContent> }[] = [];
-    for (const { uri } of page.entries.slice(0, MAX_READS)) {
+    for (const uri of uris.slice(0, MAX_READS)) {
       const [ms, outcome] = await timed(() => this.#read(connection, uri));
       found.read = { ms, uri, ...summaryOf(outcome) };
       if (outcome.outcome === "content") break;
@@ -163,7 +169,11 @@ class Examination {
     const page = first.value;
     const more = page.nextCursorDigest !== null;
     const entries = page.entries.length + page.refused.length;
-    found.list = { ms, entries, more };
+    const chosen = this.#chosen(page).length;
+    found.list = { ms, entries, chosen, more };
+    if (chosen === 0 && page.entries.length > 0) {
+      this.#add("remark", "none_chosen", `of the ${page.entries.length} resources of its first page none is chosen`);
+    }
     for (const { uri } of page.refused) {
       this.#add("remark", "uri_refused", `listed under a URI that is empty, too long or no valid text: ${short(uri)}`);
     }
@@ -175,6 +185,19 @@ class Examination {
       this.#add("remark", "list_empty", where);
     }
     return page;
+  }
+
+  #chosen({ entries }: ScanPage): string[] {
+    const { choice } = this.options;
+    return (choice ? entries.filter((entry) => choice.takes(entry)) : entries).map(({ uri }) => uri);
+  }
+
+  /** Many servers have none, and say so by an error. */
+  async #listTemplates(connection: SourceConnection): Promise<readonly string[]> {
+    const { signal } = this.options;
+    const options = { kind: "templates", budgets: defaultScanBudgets, ...(signal && { signal }) } as const;
+    const first = await scanPages(connection, options).next();
+    return first.done ? [] : first.value.entries.map(({ uri }) => uri);
   }
 
   #notListed(end: ScanEnd): void {

@@ -259,3 +259,49 @@ describe("the sources of a configuration", () => {
     });
   });
 });
+
+describe("what is taken of a source", () => {
+  const withResources = (resources: unknown) => fileWith({ mcpServers: { catalog: { ...catalog, resources } } });
+
+  test("is given by patterns, types and templates, beside budgets of its own over those of all (§2)", async () => {
+    const resources = {
+      include: ["catalog://*"],
+      exclude: ["*/internal/*"],
+      mimeTypes: ["text/*"],
+      templates: { "catalog://{region}/{+path}{?q*}": { region: ["eu"], path: "completions", q: ["x"] } },
+    };
+    const config = await loadConfig(
+      await fileWith({
+        mcpServers: { catalog: { ...catalog, resources, settings: { scanBudgets: { pages: 7 } } } },
+        settings: { scanBudgets: { entries: 9 } },
+      }),
+      {},
+    );
+    expect(configuredSources(config)).toMatchObject([
+      { choice: resources, settings: { scanBudgets: { pages: 7, entries: 9, bytes: 4 * 1024 ** 3 } } },
+    ]);
+  });
+
+  test.each([
+    [{ include: [] }, "resources.include: "],
+    [{ exclude: [""] }, "resources.exclude.0: "],
+    [{ mimeTypes: "text/*" }, "resources.mimeTypes: expected array, got string"],
+    [{ uris: ["a"] }, "resources.uris: no such field"],
+    [
+      { templates: { "n://{a}": { a: 7 } } },
+      'resources.templates.n://{a}.a: expected a list of values, or "completions"',
+    ],
+    [
+      { templates: { "n://{a}/{b}": { a: ["1"] } } },
+      "resources.templates.n://{a}/{b}.b: expected values of this variable",
+    ],
+    [
+      { templates: { "n://{a}": { a: ["1"], c: ["2"] } } },
+      "resources.templates.n://{a}.c: expected one of the template's variables (a), got array",
+    ],
+    [{ templates: { "n://{a": {} } }, "resources.templates.n://{a: expected a URI template (RFC 6570)"],
+    [{ templates: { "n://{a:3}": {} } }, "resources.templates.n://{a:3}: expected a URI template (RFC 6570)"],
+  ])("names what is wrong with %j", async (resources, said) => {
+    await expect(loadConfig(await withResources(resources), {})).rejects.toThrow(`mcpServers.catalog.${said}`);
+  });
+});

@@ -7,6 +7,7 @@ import { pino } from "pino";
 import { afterAll, beforeAll, onTestFinished } from "vitest";
 import type { FencelineConfig, FencelineConfigInput } from "#src/config/config-schema.js";
 import { defineConfig } from "#src/config/load-config.js";
+import type { ConfirmedChanges } from "#src/jobs/changed-sources.js";
 import { openIndex } from "#src/jobs/configured-indexes.js";
 import { startWorkers } from "#src/jobs/worker-pool.js";
 import type { PoolMode, WorkerPool } from "#src/jobs/worker-pool-options.js";
@@ -60,14 +61,18 @@ export function configFor(cast: Cast, url: string, more: Partial<FencelineConfig
   });
 }
 
-/** A pool that is closed at the end of the test. The sources of the tests before have left its configuration. */
+/** That the sources of other tests left the configuration. */
+export async function otherTestsOver(ledger: Ledger): Promise<ConfirmedChanges> {
+  return { removed: (await ledger.registeredSources()).map(({ name }) => name) };
+}
+
+/** A pool that is closed at the end of the test. */
 export async function startPool(
   ledger: Ledger,
   config: FencelineConfig,
   mode: PoolMode = "serve",
 ): Promise<WorkerPool> {
-  const removed = (await ledger.registeredSources()).map(({ name }) => name);
-  const pool = await startWorkers({ ledger, config, mode, logger, confirm: { removed } });
+  const pool = await startWorkers({ ledger, config, mode, logger, confirm: await otherTestsOver(ledger) });
   onTestFinished(() => pool.close({ deadlineMs: 5_000 }));
   return pool;
 }

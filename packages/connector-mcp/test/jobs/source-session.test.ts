@@ -4,7 +4,7 @@ import { pino } from "pino";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { startWorkers } from "#src/jobs/worker-pool.js";
 import { type LegacyServer, startLegacyServer } from "../mcp/legacy-server.js";
-import { ask, configFor, newCast, startPool, useLedger } from "./pool-setup.js";
+import { ask, configFor, newCast, otherTestsOver, startPool, useLedger } from "./pool-setup.js";
 
 const SECONDS = 1_000;
 vi.setConfig({ testTimeout: 60 * SECONDS });
@@ -89,7 +89,8 @@ describe("a server that dies shortly after each start", () => {
     const config = configFor(cast, "http://unused/", {
       mcpServers: { [cast.source]: { command: process.execPath, args, env: { MODE: "dying" }, reader: cast.reader } },
     });
-    const pool = await startWorkers({ ledger: ledgerOf(), config, logger: pino({ level: "debug" }, log) });
+    const confirm = await otherTestsOver(ledgerOf());
+    const pool = await startWorkers({ ledger: ledgerOf(), config, logger: pino({ level: "debug" }, log), confirm });
     onTestFinished(() => pool.close({ deadlineMs: 5_000 }));
 
     await expect.poll(() => pauses.length, { timeout: 40 * SECONDS, interval: 50 }).toBeGreaterThanOrEqual(4);

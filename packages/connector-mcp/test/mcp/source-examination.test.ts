@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { ResourceChoice } from "#src/mcp/resource-choice.js";
 import type { SourceEndpoint } from "#src/mcp/source-endpoint.js";
 import { examineSource, type SourceExamination } from "#src/mcp/source-examination.js";
 import { startLegacyServer } from "./legacy-server.js";
@@ -45,13 +46,34 @@ describe("examining a source", () => {
         capabilities: expect.objectContaining({ resources: true, subscribe: true, listChanged: true }),
         extensions: [],
       },
-      list: { ms: expect.any(Number), entries: 3, more: false },
+      list: { ms: expect.any(Number), entries: 3, chosen: 3, more: false },
+      templates: [],
       delivery: { ms: expect.any(Number), pushed: 3, polled: 0, polledBecause: undefined, listChanges: "pushed" },
       read: { ms: expect.any(Number), uri: "note://a", outcome: "content", bytes: 5, mimeType: "text/plain" },
       problems: [],
     });
     expect(server.reads.get("note://a")).toBe(1);
     expect(server.streams.size).toBe(0);
+  });
+
+  test("tries out only what the configuration takes, and names the templates that it may name (§2)", async () => {
+    const server = await startModernServer();
+    onTestFinished(() => server.close());
+    const examineChosen = (include: string[]) =>
+      examineSource({ url: server.url }, { maxBodyBytes: 1_000, choice: new ResourceChoice({ include }) });
+
+    const one = await examineChosen(["note://c"]);
+    expect(one).toMatchObject({ list: { entries: 3, chosen: 1 }, delivery: { pushed: 1 }, read: { uri: "note://c" } });
+    const none = await examineChosen(["nope://*"]);
+    expect(none).toMatchObject({ list: { chosen: 0 }, delivery: { pushed: 0 }, read: undefined });
+    expect(codesOf(none)).toEqual(["remark none_chosen"]);
+    expect([...server.reads.keys()]).toEqual(["note://c"]);
+
+    const { templates } = await examineScripted({
+      "resources/list": listed(),
+      "resources/templates/list": { result: { resourceTemplates: [{ uriTemplate: "note://{id}", name: "n" }] } },
+    });
+    expect(templates).toEqual(["note://{id}"]);
   });
 
   test("ends the process that it started", async () => {
