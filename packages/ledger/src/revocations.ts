@@ -151,8 +151,8 @@ export interface PurgeReceiptRow {
   readonly absentAt: Date;
 }
 
-/** Covered resources per batch under the revocation's row (P2). */
-const ADVANCE_LIMIT = 100;
+/** Covered resources per batch under the revocation's row (P2). No fence is held meanwhile; the batches of a lift, which do, are smaller. */
+const ADVANCE_LIMIT = 500;
 
 /** The revocations of a ledger; see `RevocationLedger`. The rules are in `functions/revocations.sql` and `functions/purge.sql`. */
 export function revocationLedger(database: Queryable, identity: LedgerIdentity): RevocationLedger {

@@ -4,7 +4,7 @@ import { activeSource, type LedgerBench } from "./ledger-bench.js";
 import { millionEntries } from "./million-entries.js";
 
 /** As many covered resources as a batch of a revocation takes. */
-const BATCH = 100;
+const BATCH = 500;
 
 /**
  * The part of a revocation's batches that marks: edges REVOKED, their groups due for the purge and waited for. The same calls,

@@ -16,7 +16,8 @@ declare
 begin
   -- The fences of a batch of reopening come before the revocation's row; a lift is final.
   if (select r.state = 'LIFTED' from fenceline.revocation r where r.revocation_id = p_revocation) then
-    return fenceline.reopen_batch(p_revocation, p_limit);
+    -- A revocation waits for their batch: 100 at most.
+    return fenceline.reopen_batch(p_revocation, least(p_limit, 100));
   end if;
   select * into v from fenceline.revocation where revocation_id = p_revocation for no key update;
   if v.state = 'LIFTED' then
