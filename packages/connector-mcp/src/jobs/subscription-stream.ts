@@ -20,8 +20,7 @@ import type { SubscriptionMode, WatchedSubscription } from "./watched-subscripti
 const STABLE_AFTER_MS = 30_000;
 /** The longest pause is about that of the timer, which serves meanwhile. */
 const BACKOFF = { minMs: 200, maxMs: 60_000 };
-/** What was not acknowledged is asked for again no sooner, and no more at a time: each may be a request of its own. */
-const ASK_AGAIN_AFTER_MS = 60_000;
+/** What was not acknowledged is asked for again, no more at a time: each may be a request of its own. */
 const MAX_ASKED_AGAIN = 500;
 
 export interface SubscriptionStreamOptions {
@@ -77,10 +76,11 @@ export class SubscriptionStream {
     return this.#ask(this.#stream, subscriptions);
   }
 
-  /** Asks again, now and then, for what was not acknowledged. */
+  /** Asks again for what was not acknowledged, no more often than the timer reads it. */
   async askAgain(): Promise<void> {
     const stream = this.#stream;
-    if (!stream || performance.now() - this.#askedAgainAt < ASK_AGAIN_AFTER_MS) return;
+    const { pollMs } = this.options.context.settings;
+    if (!stream || performance.now() - this.#askedAgainAt < pollMs) return;
     this.#askedAgainAt = performance.now();
     const refused: WatchedSubscription[] = [];
     for (const subscription of this.#subscriptions.values()) {

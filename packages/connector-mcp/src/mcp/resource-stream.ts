@@ -29,7 +29,7 @@ export interface ResourceStreamOptions {
   /** Called at most once; after it the stream delivers nothing. */
   onClosed(end: StreamBreak): void;
   onIgnored?(reason: IgnoredReason, uri: string | undefined): void;
-  /** Older era over HTTP: how long nothing at all may come on the stream until it counts as broken. Default 240 000 ms. */
+  /** Older era over HTTP: how long nothing at all may come on the stream until it counts as broken. Default 280 000 ms. */
   quietAfterMs?: number;
   /** Modern era over HTTP: how long one listen request stays in use before it is renewed without a gap. Default 240 000 ms. */
   renewAfterMs?: number;

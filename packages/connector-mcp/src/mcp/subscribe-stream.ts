@@ -11,7 +11,7 @@ const MAX_UNANSWERED = CONCURRENCY;
 /** How long the GET stream may take to open. */
 const OPEN_WITHIN_MS = 5_000;
 /** Before Node's fetch gives up on a silent response, after 300 s. */
-const QUIET_AFTER_MS = 240_000;
+const QUIET_AFTER_MS = 280_000;
 /** These say that nothing will work any more; every other failure is about one URI. */
 const FATAL: ReadonlySet<FailureKind> = new Set(["session_lost", "unreachable", "unauthorized", "aborted"]);
 
@@ -41,6 +41,7 @@ export class SubscribeStream extends NotificationStream {
       stream.#hasChannel = await stream.#findChannel();
       await stream.inTurn(() => stream.watch([...stream.watched]));
       stream.#opening = undefined;
+      stream.wire.http?.standalone.breakWhenQuiet(options.quietAfterMs ?? QUIET_AFTER_MS);
       return stream;
     } catch (error) {
       await stream.close();
@@ -124,7 +125,6 @@ export class SubscribeStream extends NotificationStream {
     this.#unhook = standalone.onBreak((cause) =>
       this.break({ reason: "remote", message: "the server's notification stream ended", cause }),
     );
-    standalone.breakWhenQuiet(this.options.quietAfterMs ?? QUIET_AFTER_MS);
     return (await standalone.open(Math.min(this.wire.requestTimeoutMs, OPEN_WITHIN_MS))) === "open";
   }
 }

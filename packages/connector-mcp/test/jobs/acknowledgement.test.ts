@@ -1,4 +1,5 @@
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { startLegacyServer } from "../mcp/legacy-server.js";
 import { useLedger } from "./pool-setup.js";
 import { startScriptedNotes } from "./scripted-notes.js";
 import { servedSource } from "./served-source.js";
@@ -20,6 +21,20 @@ describe("what a server acknowledges", () => {
     await expect.poll(texts, within).toEqual(["first", "second", "third"]);
     server.resources.set("note://b", "price=140");
     await expect.poll(texts, within).toEqual(["first", "price=140", "third"]);
+  });
+
+  test("narrowed for a while: what was left out is asked for again after a later discovery, and pushed (U2, U3)", async () => {
+    let narrow = true;
+    const server = await startScriptedNotes({
+      acknowledge: (asked) => (narrow ? { ...asked, resourceSubscriptions: ["note://a"] } : asked),
+    });
+    const { modes, texts } = await servedSource(ledgerOf(), server.url, { pollMs: 500 });
+    await expect.poll(modes, within).toEqual({ pushed: 1, polled: 2 });
+    await expect.poll(texts, within).toEqual(["first", "second", "third"]);
+    narrow = false;
+    server.resources.set("note://d", "fourth");
+    server.announceList();
+    await expect.poll(modes, within).toEqual({ pushed: 4, polled: 0 });
   });
 
   test("widened: nothing is pushed that was not asked for, and the rest is (U2)", async () => {
@@ -69,6 +84,20 @@ describe("a server that acknowledges and does not announce", () => {
     await expect.poll(modes, within).toEqual({ pushed: 2, polled: 1 });
     server.announce("note://b");
     await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+  });
+
+  test("in the older era: its change is found by the periodic read, and it is shown as polled (U3, U6)", async () => {
+    const server = await startLegacyServer();
+    onTestFinished(() => server.close());
+    const { modes, texts } = await servedSource(ledgerOf(), server.url, { pollMs: 1 * SECONDS, rereadMs: 1 * SECONDS });
+    await expect.poll(modes, within).toEqual({ pushed: 1, polled: 0 });
+    await expect.poll(texts, within).toEqual(["first"]);
+
+    server.resources.set("note://a", "price=140");
+    await expect.poll(texts, within).toEqual(["price=140"]);
+    await expect.poll(modes, within).toEqual({ pushed: 0, polled: 1 });
+    await server.sendUpdated("note://a");
+    await expect.poll(modes, within).toEqual({ pushed: 1, polled: 0 });
   });
 
   test("one resource of which: it is polled, and those that are announced stay pushed (U3, U6)", async () => {

@@ -1,5 +1,5 @@
 import { onTestFinished } from "vitest";
-import { type ScriptedServer, startScriptedServer, updated } from "../mcp/scripted-server.js";
+import { listChanged, type ScriptedServer, startScriptedServer, updated } from "../mcp/scripted-server.js";
 
 export interface ScriptedNotes extends ScriptedServer {
   /** Text by URI; change it at will. */
@@ -9,6 +9,7 @@ export interface ScriptedNotes extends ScriptedServer {
   listens(): string[][];
   /** Announces a change on the newest stream. */
   announce(uri: string): void;
+  announceList(): void;
 }
 
 /** A server of the modern era with three notes, whose streams do what no SDK would. It is closed at the end of the test. */
@@ -34,14 +35,13 @@ export async function startScriptedNotes(
     },
   });
   onTestFinished(() => server.close());
+  const newest = () => String(server.requests.findLast(({ method }) => method === "subscriptions/listen")?.id);
   return {
     ...server,
     resources,
     reads,
-    announce(uri) {
-      const id = server.requests.findLast(({ method }) => method === "subscriptions/listen")?.id;
-      server.send(updated(uri, String(id)));
-    },
+    announce: (uri) => server.send(updated(uri, newest())),
+    announceList: () => server.send(listChanged(newest())),
     listens: () =>
       server.requests
         .filter(({ method }) => method === "subscriptions/listen")

@@ -12,38 +12,49 @@ const within = { timeout: 20 * SECONDS, interval: 50 };
 
 const ledgerOf = useLedger();
 
+function signal(): [wait: Promise<void>, give: () => void] {
+  let give: () => void = () => undefined;
+  const wait = new Promise<void>((resolve) => {
+    give = resolve;
+  });
+  return [wait, give];
+}
+
 const readsIn = (reads: ReadonlyMap<string, number>) => [...reads.values()];
 
 describe("a notification that overtakes the activation of its subscription", () => {
-  test("unsubscribes nothing, and what is announced next is read (U2, U5, U11)", async () => {
-    const server = await startScriptedNotes();
-    let told: () => void = () => undefined;
-    const answered = new Promise<void>((resolve) => {
-      told = resolve;
-    });
-    const ledger = interceptedLedger(ledgerOf(), (real) => ({
-      async recordNotifications(...request) {
-        const outcomes = await real.recordNotifications(...request);
-        if (outcomes.length > 0) told();
-        return outcomes;
-      },
-      async activateSubscriptions(session, answer) {
-        if (answer.pushed.length > 0) {
-          server.announce("note://a");
-          await answered;
-        }
-        return real.activateSubscriptions(session, answer);
-      },
-    }));
-    const { pool, modes, texts } = await servedSource(ledger, server.url);
-    expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
+  test.each(["before", "after"])(
+    "unsubscribes nothing where the ledger answers it %s the activation, and what is announced next is read (U2, U5, U11)",
+    async (answered) => {
+      const server = await startScriptedNotes();
+      const [isDecided, decide] = signal();
+      const [isActivated, activate] = signal();
+      const ledger = interceptedLedger(ledgerOf(), (real) => ({
+        async recordNotifications(...request) {
+          const outcomes = await real.recordNotifications(...request);
+          if (outcomes.length > 0) decide();
+          if (answered === "after") await isActivated;
+          return outcomes;
+        },
+        async activateSubscriptions(session, answer) {
+          if (answer.pushed.length > 0) {
+            server.announce("note://a");
+            await isDecided;
+          }
+          await real.activateSubscriptions(session, answer);
+          activate();
+        },
+      }));
+      const { pool, modes, texts } = await servedSource(ledger, server.url);
+      expect(await pool.idle({ timeoutMs: 30 * SECONDS })).toBe("idle");
 
-    server.resources.set("note://a", "price=120");
-    server.announce("note://a");
-    await expect.poll(texts, within).toContain("price=120");
-    expect(server.listens().at(-1)).toContain("note://a");
-    expect(modes()).toEqual({ pushed: 3, polled: 0 });
-  });
+      server.resources.set("note://a", "price=120");
+      server.announce("note://a");
+      await expect.poll(texts, within).toContain("price=120");
+      expect(server.listens().at(-1)).toContain("note://a");
+      expect(modes()).toEqual({ pushed: 3, polled: 0 });
+    },
+  );
 });
 
 describe("a stream that cannot be opened", () => {

@@ -106,6 +106,14 @@ function discovery(
 
 /** An `updated` notification as it would come on a listen stream. */
 export function updated(uri: string, subscriptionId: string | undefined): Record<string, unknown> {
-  const _meta = subscriptionId === undefined ? {} : { "io.modelcontextprotocol/subscriptionId": subscriptionId };
-  return { method: "notifications/resources/updated", params: { uri, _meta } };
+  return { method: "notifications/resources/updated", params: { uri, _meta: metaOf(subscriptionId) } };
+}
+
+/** A `list_changed` as it would come on a listen stream. */
+export function listChanged(subscriptionId: string | undefined): Record<string, unknown> {
+  return { method: "notifications/resources/list_changed", params: { _meta: metaOf(subscriptionId) } };
+}
+
+function metaOf(subscriptionId: string | undefined): Record<string, unknown> {
+  return subscriptionId === undefined ? {} : { "io.modelcontextprotocol/subscriptionId": subscriptionId };
 }
