@@ -18,7 +18,7 @@ export class DiscoveryPace {
   #first: number | undefined;
   #last = 0;
   #begunAt = 0;
-  /** What runs, or ran last, followed a `list_changed`. */
+  /** What runs, or ran last, followed a `list_changed`, if only by a wake that came late. */
   #isPrompted = false;
   #notBefore = 0;
 
@@ -53,7 +53,7 @@ export class DiscoveryPace {
 
   begun(): void {
     this.#begunAt = this.now();
-    this.#isPrompted = this.#first !== undefined;
+    this.#isPrompted = this.#first !== undefined || this.#begunAt < this.#notBefore;
     this.#first = undefined;
   }
 

@@ -11,6 +11,7 @@
  */
 import type { AcceptedRead, AcceptOutcome, IssuedRead, ReadAnswer, SettledAs } from "@fenceline/ledger";
 import { connectorError } from "../errors.js";
+import { withoutExcludedParts } from "../mcp/chosen-parts.js";
 import { type ReadContent, type ReadOutcome, readResource } from "../mcp/fenced-read.js";
 import type { ServerPatience } from "../mcp/server-patience.js";
 import { CoalescedCalls } from "./coalesced-calls.js";
@@ -250,11 +251,12 @@ export class ReadDrain {
   }
 
   async #request(uri: string): Promise<ReadOutcome> {
-    const { connection, settings, signal } = this.context;
+    const { connection, settings, choice, signal } = this.context;
     const startedAt = performance.now();
     this.#reading += 1;
     try {
-      return await readResource(connection, uri, { maxBodyBytes: settings.maxBodyBytes, signal });
+      const read = await readResource(connection, uri, { maxBodyBytes: settings.maxBodyBytes, signal });
+      return withoutExcludedParts(uri, read, choice);
     } finally {
       this.#reading -= 1;
       this.#readMs += (performance.now() - startedAt - this.#readMs) / 16;

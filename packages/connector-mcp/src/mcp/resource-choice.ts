@@ -41,13 +41,15 @@ export class ResourceChoice {
     return this.isEverything || (this.#takesUri(uri) && this.#takesType(mimeType));
   }
 
-  /** Matched as the server spells it, and as its key (F10): another spelling is the same resource. */
+  /** Left out by its URI, whatever else is said. */
+  excludes(uri: string): boolean {
+    return matchesAny(this.settings.exclude ?? [], uri);
+  }
+
   #takesUri(uri: string): boolean {
-    const { include, exclude = [] } = this.settings;
-    const spellings = [uri, resourceKey(uri)];
-    const matches = (pattern: string) => spellings.some((spelling) => matchesWildcard(pattern, spelling));
-    if (exclude.some(matches)) return false;
-    return include === undefined || include.some(matches) || this.#templates.some((template) => fits(template, uri));
+    if (this.excludes(uri)) return false;
+    const { include } = this.settings;
+    return include === undefined || matchesAny(include, uri) || this.#templates.some((template) => fits(template, uri));
   }
 
   /** With and without its parameters. */
@@ -58,6 +60,12 @@ export class ResourceChoice {
     const spellings = [type, type.split(";", 1).join("").trim()];
     return mimeTypes.some((pattern) => spellings.some((spelling) => matchesWildcard(pattern.toLowerCase(), spelling)));
   }
+}
+
+/** As the server spells it, and as its key (F10): another spelling is the same resource. */
+function matchesAny(patterns: readonly string[], uri: string): boolean {
+  const spellings = [uri, resourceKey(uri)];
+  return patterns.some((pattern) => spellings.some((spelling) => matchesWildcard(pattern, spelling)));
 }
 
 /** The SDK throws for a URI that is too long for it. */

@@ -135,3 +135,25 @@ test("a list that exceeds the source's own budgets is INCOMPLETE at once, and re
   expect(server.log.filter((line) => line.endsWith("resources/list")).length - listsBefore).toBe(1);
   expect(Object.keys(await shown())).toHaveLength(3);
 });
+
+test("of a directory that is read, the parts that are excluded are not kept, also where they were before (F5)", async () => {
+  const folder = "note://folder/";
+  const server = await startScriptedServer({
+    capabilities: { resources: {} },
+    reply(method) {
+      if (method === "resources/list") return { result: { resources: [{ uri: folder, name: "folder" }] } };
+      if (method !== "resources/read") return undefined;
+      const contents = ["first", "second"].map((text) => ({ uri: `${folder}${text}`, mimeType: "text/plain", text }));
+      return { result: { contents } };
+    },
+  });
+  const { serve, shown } = await source(server);
+  await (await serve(undefined, "once")).pool.close();
+  expect(await shown()).toEqual({ [`${folder}first`]: "first", [`${folder}second`]: "second" });
+
+  await (await serve({ exclude: ["*second"] }, "once")).pool.close();
+  expect(await shown()).toEqual({ [`${folder}first`]: "first" });
+
+  const { stats } = await serve({ exclude: ["*first", "*second"] }, "once");
+  expect(stats()?.problems).toMatchObject([{ uri: folder, code: "read_empty" }]);
+});

@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
 import type { FencelineConfigInput } from "#src/config/config-schema.js";
 import { type Params, startScriptedServer } from "../mcp/scripted-server.js";
@@ -131,4 +132,18 @@ test("completions without an id leave what they name unproven (S3)", async () =>
   lists.pages = () => ({ uris: ["note://a"], id: "state 1" });
   const resources: Choice = { templates: { [template]: { name: "completions" } } };
   expect(await run(resources)).toEqual({ verdict: "SNAPSHOT_UNPROVEN", walks: 3, problems: ["snapshot_distrusted"] });
+});
+
+test("is negotiated with a server of the older era as well (S3)", async () => {
+  const { source: name, reader } = newCast();
+  const args = [fileURLToPath(new URL("../mcp/legacy-snapshot-server.mjs", import.meta.url))];
+  const config = configFor(newCast(), "http://unused/", {
+    mcpServers: { [name]: { command: process.execPath, args, reader } },
+    grants: [],
+  });
+  const pool = await startPool(ledgerOf(), config, "once");
+  expect(await pool.idle({ timeoutMs: 30_000 })).toBe("idle");
+  expect(pool.stats().sources).toMatchObject([
+    { era: "legacy", scan: { verdict: "SNAPSHOT_PROVEN", resources: 2 }, problems: [] },
+  ]);
 });
