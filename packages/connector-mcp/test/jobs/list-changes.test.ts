@@ -15,7 +15,7 @@ function tellListChanged({ requests, send }: ScriptedServer): void {
 }
 
 /** A server that answers each list with `uris`, and tells `onListed` first; served by a pool. */
-async function served(uris: readonly string[], onListed: (server: ScriptedServer) => void = () => undefined) {
+async function served(uris: string[], onListed: (server: ScriptedServer) => void = () => undefined) {
   const server = await startScriptedServer({
     reply(method, params) {
       if (method === "resources/read") {
@@ -60,4 +60,21 @@ test("a list that itself triggers list_changed is served unsettled, and walked a
   expect(pauseBefore(1)).toBeGreaterThan(700);
   expect(pauseBefore(2)).toBeGreaterThan(1_400);
   expect(pauseBefore(3)).toBeGreaterThan(2_800);
+});
+
+test("one list_changed every 100 ms neither keeps what is new from being read, nor the walk going without a pause (S4, S9)", async () => {
+  const uris = ["note://a"];
+  const { server, walks, idle, stats } = await served(uris);
+  expect(await idle()).toBe("idle");
+  const before = walks.length;
+  const stream = setInterval(() => tellListChanged(server), 100);
+  onTestFinished(() => clearInterval(stream));
+  uris.push("note://b");
+
+  await expect.poll(() => stats()?.reads.accepted, within).toBe(2);
+  uris.push("note://c");
+  await expect.poll(() => stats()?.reads.accepted, within).toBe(3);
+
+  // At most ten changes a second, each of which would have been walked for: the second resource is found after a pause or two.
+  expect(walks.length - before).toBeLessThan(25);
 });

@@ -18,7 +18,8 @@ async function served(list: Record<string, unknown>, more: Partial<FencelineConf
     },
   });
   onTestFinished(() => server.close());
-  const pool = await startPool(ledgerOf(), configFor(newCast(), server.url, more));
+  const cast = newCast();
+  const pool = await startPool(ledgerOf(), configFor(cast, server.url, more));
   expect(await pool.idle({ timeoutMs: 20_000 })).toBe("idle");
   const source = () => pool.stats().sources[0];
   return {
@@ -26,6 +27,11 @@ async function served(list: Record<string, unknown>, more: Partial<FencelineConf
     source,
     problems: () =>
       (source()?.problems ?? []).map(({ uri, code, message }) => `${uri ?? "-"} ${code}: ${message}`).sort(),
+    /** As any process sees them in the ledger. */
+    listFaults: async () =>
+      ((await ledgerOf().status()).sources.find(({ name }) => name === cast.source)?.listFaults ?? [])
+        .map(({ uri, code, message }) => `${uri ?? "-"} ${code}: ${message}`)
+        .sort(),
     /** Every resource is read twice more, so that a first answer that was late cannot pass for a second. */
     async readAgain() {
       const before = source()?.reads.issued ?? 0;
@@ -42,7 +48,9 @@ test("faults of a list stand until a list is walked without them, however well i
     resources: [{ uri: "note://a" }, good("note://b"), { name: "c" }, { name: "d" }, good("")],
     nextCursor: null,
   };
-  const { script, problems, readAgain } = await served(faulty, { settings: { pollMs: 100, reviewMs: 300 } });
+  const { script, problems, listFaults, readAgain } = await served(faulty, {
+    settings: { pollMs: 100, reviewMs: 300 },
+  });
   const told = [
     " uri_refused: Listed under a URI that is empty, too long or no valid text.",
     "- list_malformed: page 1: an entry without a URI, which was left out (2 times)",
@@ -53,9 +61,11 @@ test("faults of a list stand until a list is walked without them, however well i
 
   await readAgain();
   expect(problems()).toEqual(told);
+  expect(await listFaults()).toEqual(told);
 
   script.list = { resources: [good("note://a"), good("note://b")] };
   await expect.poll(problems, withinSeconds).toEqual([]);
+  expect(await listFaults()).toEqual([]);
 });
 
 test("a list that fails does not end what was found in the one before, and its own failure ends with the next (S8)", async () => {
