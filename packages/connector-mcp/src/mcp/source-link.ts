@@ -16,6 +16,7 @@ import {
 } from "@modelcontextprotocol/client";
 import { type ConnectorErrorCode, connectorError } from "../errors.js";
 import { ChannelProbe } from "./channel-probe.js";
+import { greetingOf, NO_GREETING } from "./greeting.js";
 import { type Fetch, HttpWatch } from "./http-watch.js";
 import { LenientAnswers } from "./lenient-answers.js";
 import { presentableError } from "./presentable-error.js";
@@ -60,32 +61,6 @@ const STDIO_PROBE_TIMEOUT_MS = 20_000;
 const TOO_MANY_REQUESTS = 429;
 const FAREWELL_TIMEOUT_MS = 2_000;
 
-/** What the handshake told. */
-type Greeting = Pick<SourceConnection, "era" | "protocolVersion" | "server" | "capabilities">;
-
-const NO_CAPABILITIES: SourceCapabilities = {
-  resources: false,
-  subscribe: false,
-  listChanged: false,
-  snapshotId: false,
-};
-
-function greetingOf(client: Client): Greeting {
-  const server = client.getServerVersion();
-  const { resources, extensions } = client.getServerCapabilities() ?? {};
-  return {
-    era: client.getProtocolEra() ?? "legacy",
-    protocolVersion: client.getNegotiatedProtocolVersion() ?? "",
-    server: server && { name: server.name, version: server.version },
-    capabilities: {
-      resources: resources !== undefined,
-      subscribe: resources?.subscribe === true,
-      listChanged: resources?.listChanged === true,
-      snapshotId: resources !== undefined && extensions?.[SNAPSHOT_ID_EXTENSION] !== undefined,
-    },
-  };
-}
-
 /** The connection behind {@link SourceConnection}; its invariants stand there. */
 export class SourceLink implements SourceConnection, SourceWire {
   readonly client: Client;
@@ -103,7 +78,7 @@ export class SourceLink implements SourceConnection, SourceWire {
   readonly #probe: ChannelProbe;
   #isConnected = false;
   /** Kept here: the client forgets it when it closes. */
-  #greeting: Greeting = { era: "legacy", protocolVersion: "", server: undefined, capabilities: NO_CAPABILITIES };
+  #greeting = NO_GREETING;
   #ended: ConnectionEnd | undefined;
   #processDied = false;
   #closing: Promise<void> | undefined;
