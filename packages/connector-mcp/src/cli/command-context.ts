@@ -2,7 +2,6 @@ import { type Ledger, openLedger } from "@fenceline/ledger";
 import { Command } from "commander";
 import { type Logger, pino } from "pino";
 import type { FencelineConfig } from "../config/config-schema.js";
-import { loadConfig } from "../config/load-config.js";
 
 /** Options that every command takes. */
 export interface CommonOptions {
@@ -37,6 +36,12 @@ export function fencelineCommand(name: string, examples: readonly string[]): Com
     .addHelpText("after", `\nExamples:\n${examples.map((example) => `  fenceline ${example}\n`).join("")}`);
 }
 
+/** Its checks need the MCP SDK, for which no help should wait. */
+export async function configOf({ config }: CommonOptions): Promise<FencelineConfig> {
+  const { loadConfig } = await import("../config/load-config.js");
+  return loadConfig(config);
+}
+
 /**
  * Loads the configuration, opens its ledger for `work`, and closes it whatever happens.
  *
@@ -48,7 +53,7 @@ export async function withContext<Result>(
   work: (context: CommandContext) => Promise<Result>,
   check: (config: FencelineConfig) => void = () => undefined,
 ): Promise<Result> {
-  const config = await loadConfig(options.config);
+  const config = await configOf(options);
   check(config);
   const logger = pino(
     { name: "fenceline", level: options.verbose === true ? "debug" : "error" },

@@ -1,7 +1,6 @@
 import type { Command } from "commander";
-import { loadConfig } from "../config/load-config.js";
 import type { SourceExamination } from "../mcp/source-examination.js";
-import { type CommonOptions, fencelineCommand, printAnswer, untilAskedToStop } from "./command-context.js";
+import { type CommonOptions, configOf, fencelineCommand, printAnswer, untilAskedToStop } from "./command-context.js";
 import { readersToExamine } from "./named-source.js";
 import { parseName } from "./option-values.js";
 
@@ -25,7 +24,7 @@ export function doctorCommand(): Command {
     .argument("<source>", "its name under mcpServers", parseName)
     .option("--reader <name>", "only as this reader (default: as each)", parseName)
     .action(async (source: string, options: DoctorOptions) => {
-      const readers = readersToExamine(await loadConfig(options.config), source, options.reader);
+      const readers = readersToExamine(await configOf(options), source, options.reader);
       const { examineSource } = await import("../mcp/source-examination.js");
       const stop = new AbortController();
       void untilAskedToStop().then(() => stop.abort());
