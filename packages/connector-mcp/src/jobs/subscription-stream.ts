@@ -125,6 +125,11 @@ export class SubscriptionStream {
   async #keepOpen(onFirstTry: () => void): Promise<void> {
     let graceMs = 0;
     for (let inARow = 1; !this.#signal.aborted; inARow += 1) {
+      if (this.#subscriptions.size === 0 && !this.options.listChanged) {
+        // Until there is something to ask for again.
+        this.#keeping = undefined;
+        return;
+      }
       const end = await this.#runOnce(graceMs, onFirstTry);
       if (end === "lasted") {
         inARow = 0;

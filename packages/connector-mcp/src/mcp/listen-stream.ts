@@ -1,4 +1,4 @@
-import { resourceKey } from "@fenceline/ledger";
+import { FencelineError, resourceKey } from "@fenceline/ledger";
 import type { McpSubscription, SubscriptionFilter } from "@modelcontextprotocol/client";
 import { connectorError } from "../errors.js";
 import { NotificationStream } from "./notification-stream.js";
@@ -11,6 +11,9 @@ import type { SourceConnection, SubscriptionId } from "./source-connection.js";
  */
 const RENEW_AFTER_MS = 240_000;
 const RETRY_RENEWAL_MS = 20_000;
+/** Renewals in a row that nobody answered. */
+const MAX_UNANSWERED = 2;
+const UNANSWERED: ReadonlySet<string> = new Set(["source_unreachable", "request_timeout"]);
 
 /** One `subscriptions/listen` request that was acknowledged. */
 interface OpenListen {
@@ -36,6 +39,7 @@ export class ListenStream extends NotificationStream {
   readonly #ids = new Set<SubscriptionId>();
   #current: OpenListen | undefined;
   #renewal: NodeJS.Timeout | undefined;
+  #unanswered = 0;
 
   static async open(connection: SourceConnection, options: ResourceStreamOptions): Promise<ListenStream> {
     const stream = new ListenStream(connection, options);
@@ -102,6 +106,7 @@ export class ListenStream extends NotificationStream {
     const previous = this.#current;
     this.#current = next;
     if (previous) this.#retire(previous);
+    this.#unanswered = 0;
     this.#scheduleRenewal(this.options.renewAfterMs ?? RENEW_AFTER_MS);
     this.#breakIfNarrowed(previous);
     if (next) this.#breakIfEnded(next);
@@ -189,6 +194,15 @@ export class ListenStream extends NotificationStream {
     });
   }
 
+  /** A server that does not answer may be gone, and the stream with it, of which nobody tells. One that refuses is there. */
+  #renewLater(error: unknown): void {
+    const isUnanswered = error instanceof FencelineError && UNANSWERED.has(error.code);
+    this.#unanswered = isUnanswered ? this.#unanswered + 1 : 0;
+    if (this.#unanswered === MAX_UNANSWERED) {
+      this.break({ reason: "remote", message: "the listen stream could not be renewed", cause: error });
+    } else this.#scheduleRenewal(Math.min(RETRY_RENEWAL_MS, this.options.renewAfterMs ?? RENEW_AFTER_MS));
+  }
+
   #scheduleRenewal(afterMs: number): void {
     clearTimeout(this.#renewal);
     // Over stdio there is no response that could fall silent.
@@ -196,8 +210,8 @@ export class ListenStream extends NotificationStream {
     this.#renewal = setTimeout(() => {
       this.inTurn(async () => {
         if (!this.ended) await this.#replace();
-      }).catch(() => {
-        if (!this.ended) this.#scheduleRenewal(RETRY_RENEWAL_MS);
+      }).catch((error: unknown) => {
+        if (!this.ended) this.#renewLater(error);
       });
     }, afterMs);
     this.#renewal.unref();

@@ -137,6 +137,7 @@ export class StandaloneStream {
     return new ReadableStream<Uint8Array>({
       start: (controller) => {
         this.#end = () => {
+          if (isOver) return;
           void reader.cancel().catch(() => undefined);
           over(notOpen("source_lost", `nothing came for ${this.#quietAfterMs} ms`));
           controller.close();
@@ -156,7 +157,10 @@ export class StandaloneStream {
           controller.error(error);
         }
       },
-      cancel: (reason) => reader.cancel(reason),
+      cancel: (reason) => {
+        over(reason);
+        return reader.cancel(reason);
+      },
     });
   }
 

@@ -288,6 +288,31 @@ describe("the end of a modern stream", () => {
     },
   );
 
+  test("a stream whose renewals nobody answers is told as broken, though its connection still looks open (U4)", async () => {
+    const server = closing(await startModernServer());
+    const told = await watching(await connected({ url: server.url }), ["note://a"], { renewAfterMs: 20 });
+    server.refuseWith(503);
+    await eventually(() => expect(told.ends).toEqual([expect.objectContaining({ reason: "remote" })]));
+    expect(told.stream.acknowledged).toEqual([]);
+  });
+
+  test("a stream whose renewals are refused goes on: the server is there (U4)", async () => {
+    let asked = 0;
+    const server = closing(
+      await startScriptedServer({
+        listen() {
+          asked += 1;
+          return asked === 1 ? undefined : { status: 429 };
+        },
+      }),
+    );
+    const told = await watching(await connected({ url: server.url }), ["note://a"], { renewAfterMs: 20 });
+    await eventually(() => expect(asked).toBeGreaterThan(4));
+    server.send(updated("note://a", "listen:0"));
+    await eventually(() => expect(told.updates).toEqual(["note://a"]));
+    expect(told.ends).toEqual([]);
+  });
+
   test("a refused opening is an error with its code, and leaves nothing open", async () => {
     const server = closing(await startModernServer());
     const connection = await connected({ url: server.url });

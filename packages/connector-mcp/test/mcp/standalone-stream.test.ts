@@ -28,6 +28,21 @@ describe("the notification stream of the older era", () => {
     expect(await passedOn([events])).toBe(events);
   });
 
+  test("is told as ended when the client lets go of it, and when it falls silent (U4)", async () => {
+    const endOf = async (quietAfterMs: number, use: (answer: Response) => Promise<unknown>) => {
+      const stream = new StandaloneStream({ maxEventBytes: 1_000, request: async () => undefined });
+      stream.breakWhenQuiet(quietAfterMs);
+      const ended = new Promise((resolve) => {
+        stream.onBreak(resolve);
+      });
+      const silence = new Response(new ReadableStream());
+      await use(await stream.answer(async () => silence, "http://127.0.0.1/", undefined));
+      return ended;
+    };
+    expect(await endOf(60_000, async ({ body }) => body?.cancel("let go"))).toBe("let go");
+    expect(await endOf(20, (answer) => answer.text())).toMatchObject({ code: "source_lost" });
+  });
+
   test("is told from the stream of a single request that the client resumes: its end is no break (U4)", async () => {
     const server = await serveHttp(async (request, response) => {
       response.writeHead(200, { "content-type": "text/event-stream" });
