@@ -9,6 +9,7 @@
  *    wake that reached the other would leave the first waiting for ever.
  * 3. Every issued read is answered to the ledger, as content or as how it ended; what a crash leaves open runs out there (F9).
  */
+import { setMaxListeners } from "node:events";
 import type { AcceptedRead, AcceptOutcome, IssuedRead, ReadAnswer, SettledAs } from "@fenceline/ledger";
 import { connectorError } from "../errors.js";
 import { withoutExcludedParts } from "../mcp/chosen-parts.js";
@@ -95,6 +96,8 @@ export class ReadDrain {
   ) {
     const { ledger, lease, settings } = context;
     const { session } = lease;
+    // Each read in flight listens to it; Node takes more than ten for a leak.
+    setMaxListeners(0, context.signal);
     this.#accepting = new CoalescedCalls(async (answers) => {
       const accepted = await ledger.acceptResourceVersions(session, answers);
       return inOrderOf(answers, accepted);

@@ -86,6 +86,18 @@ test("a read that times out frees its slot, and the others are read", async () =
   });
 });
 
+test("as many reads in flight as are configured lead to no warning of a leak", async () => {
+  const warnings: string[] = [];
+  const note = (warning: Error) => warnings.push(warning.name);
+  process.on("warning", note);
+  onTestFinished(() => void process.off("warning", note));
+  const server = await notes(40);
+  const { drain } = await setUp({ server, readConcurrency: 32 });
+
+  expect(await drain.drainUris([...server.resources.keys()])).toBe("drained");
+  expect(warnings).toEqual([]);
+});
+
 test("readsPerSecond bounds how often the server is asked", async () => {
   const server = await notes(8);
   const { drain } = await setUp({ server, readConcurrency: 8, readsPerSecond: 4 });
