@@ -255,7 +255,7 @@ export function lockingOperations(world: LockWorld): Record<string, LockingOpera
       scans.first,
       scans.second,
     ]),
-    "void a scan": call("finish_scan($1, $2, $3, 'VOID', 'test')", [three.scopeId, three.generation, scans.open]),
+    "void a scan": (areas) => areas.finishScan(three, scans.open, { complete: false, verdict: "VOID", reason: "test" }),
     "record list_changed": (areas) => areas.recordListChanged(two),
     "forget entries of scans": call("forget_scan_entries($1, $2, 100)", in1),
     "make vanished ones due": call(
@@ -282,7 +282,7 @@ export function lockingOperations(world: LockWorld): Record<string, LockingOpera
     "record keys of a store": (areas) =>
       areas.recordStoreKeys(entryIds.map((entryId) => ({ entryId, storeKey: entryId }))),
     "record findings": call(
-      "record_findings(array_agg(subscription_id), array_agg(ordinal), array_agg('[]'::text)) from fenceline.resource_version",
+      "record_findings(array_agg(subscription_id), array_agg(ordinal), array_agg('[{}]'::text)) from fenceline.resource_version",
     ),
     "read again what was lost": call("requeue_lost_entries($1, array(select entry_number from fenceline.entry))", [
       index.ref.name,
