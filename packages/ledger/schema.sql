@@ -493,6 +493,7 @@ create table fenceline.scan_entry (
   mime_type text,
   descriptor_digest bytea not null,
   ambiguous boolean default false not null,
+  uri_template text,
   constraint scan_entry_pkey PRIMARY KEY (scan_id, resource_id)
 );
 
@@ -626,6 +627,7 @@ create table fenceline.subscription (
   started_at timestamp with time zone default fenceline.now() not null,
   ended_at timestamp with time zone,
   excluded boolean default false not null,
+  uri_template text,
   constraint closed_or_close_ordinal_null CHECK (((lifecycle = ANY (ARRAY['UNSUBSCRIBING'::fenceline.lifecycle, 'CLOSED'::fenceline.lifecycle, 'UNSUBSCRIBE_UNKNOWN'::fenceline.lifecycle])) = (close_ordinal IS NOT NULL))),
   constraint hidden_because_is_known CHECK ((hidden_because = ANY (ARRAY['forbidden'::text, 'tombstone_pending'::text, 'tombstoned'::text, 'unreconciled'::text]))),
   constraint look_at_not_after_due CHECK (((due_at IS NULL) OR ((look_at IS NOT NULL) AND (look_at <= due_at)))),
@@ -710,6 +712,8 @@ CREATE INDEX scan_page_cursor ON fenceline.scan_page USING btree (scan_id, curso
 CREATE INDEX subscription_closed_by ON fenceline.subscription USING btree (closed_by, subscription_id) WHERE ((closed_by IS NOT NULL) AND (lifecycle = 'CLOSED'::fenceline.lifecycle));
 
 CREATE INDEX subscription_look ON fenceline.subscription USING btree (scope_id, look_at) WHERE (look_at IS NOT NULL);
+
+CREATE INDEX subscription_of_template ON fenceline.subscription USING btree (scope_id, uri_template) WHERE (uri_template IS NOT NULL);
 
 CREATE INDEX subscription_tombstone_pending ON fenceline.subscription USING btree (scope_id) WHERE (hidden_because = 'tombstone_pending'::text);
 

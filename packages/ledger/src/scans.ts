@@ -26,6 +26,8 @@ export interface ScanEntry {
   readonly mimeType?: string;
   /** Without size, annotations and `_meta` (spec §2). */
   readonly descriptorDigest: Uint8Array;
+  /** The listed template that stands for it, where no list names it by itself. */
+  readonly uriTemplate?: string;
 }
 
 /** Something of a list that is not what the protocol asks for. */
@@ -320,7 +322,8 @@ function faultsToKeep(faults: readonly ListedFault[]): string {
   return JSON.stringify(faults.map(({ uri, code, message }) => ({ uri, code, message })));
 }
 
-const RECORD_SCAN_PAGE = "fenceline.record_scan_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+const RECORD_SCAN_PAGE =
+  "fenceline.record_scan_page($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 
 /** What the last part of a page says of the whole: cursor, digest of the page, whether the list ends, snapshot id. */
 function endOfPage({ cursorDigest, nextCursorDigest, entries, pageDigest, snapshotIdDigest }: ScanPageRecord) {
@@ -348,6 +351,7 @@ function entryColumns(entries: readonly ScanEntry[], list: "resources" | "templa
     entries.map((entry) => entry.title ?? null),
     entries.map((entry) => entry.mimeType ?? null),
     entries.map((entry) => Buffer.from(entry.descriptorDigest)),
+    entries.map((entry) => entry.uriTemplate ?? null),
   ];
 }
 

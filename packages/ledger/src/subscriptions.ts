@@ -18,6 +18,8 @@ export interface SubscriptionRef {
 export interface SubscriptionToOpen extends SubscriptionRef {
   /** As it was listed. */
   readonly mimeType: string | undefined;
+  /** The template that stands for it, where no list names it by itself. */
+  readonly uriTemplate: string | undefined;
 }
 
 export type NotificationOutcome =
@@ -34,6 +36,8 @@ export interface SubscriptionLedger {
     session: Session,
     page: { readonly limit: number; readonly afterId?: number },
   ): Promise<SubscriptionToOpen[]>;
+  /** The templates that stand for subscriptions of this session's scope which are not closed. */
+  templatesInUse(session: Session): Promise<string[]>;
   /** A new stream of a shard: its epoch rises, so everything pushed through it is unverified until read again (U4). */
   openStream(session: Session, shard: number): Promise<{ readonly epoch: number } | "session_lost">;
   /** The stream broke: an event of its own; its shard is unverified and due (U4). Exclusive under the scope fence. */
@@ -91,11 +95,24 @@ const BATCH = 500;
 export function subscriptionLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): SubscriptionLedger {
   return checkedCalls(subscriptionArguments, {
     async subscriptionsToOpen(session, { limit, afterId = 0 }) {
-      const rows = await database.query<SubscriptionRow & { mime_type: string | null }>(
+      const rows = await database.query<SubscriptionToOpenRow>(
         "select * from fenceline.subscriptions_to_open($1, $2, $3, $4)",
         [...fenceOf(session), afterId, limit],
       );
-      return rows.map((row) => ({ ...subscriptionRef(row), mimeType: row.mime_type ?? undefined }));
+      return rows.map((row) => ({
+        ...subscriptionRef(row),
+        mimeType: row.mime_type ?? undefined,
+        uriTemplate: row.uri_template ?? undefined,
+      }));
+    },
+
+    async templatesInUse(session) {
+      const rows = await database.query<{ uri_template: string }>(
+        `select distinct s.uri_template from fenceline.subscription s
+         where s.scope_id = $1 and s.uri_template is not null and s.lifecycle <> 'CLOSED' order by s.uri_template`,
+        [session.scopeId],
+      );
+      return rows.map((row) => row.uri_template);
     },
 
     async openStream(session, shard) {
@@ -166,6 +183,11 @@ interface SubscriptionRow {
   readonly subscription_id: number;
   readonly uri: string;
   readonly generation: number;
+}
+
+interface SubscriptionToOpenRow extends SubscriptionRow {
+  readonly mime_type: string | null;
+  readonly uri_template: string | null;
 }
 
 function subscriptionRef({ subscription_id: subscriptionId, uri, generation }: SubscriptionRow): SubscriptionRef {

@@ -70,7 +70,7 @@ describeWholeLedger("what a configuration leaves out", (ledger) => {
       generation: Number(before?.["generation"]) + 1,
     });
     const [opened] = await ledger.subscriptionsToOpen(session, { limit: 10 });
-    expect(opened).toMatchObject({ uri: "catalog://d", mimeType: undefined });
+    expect(opened).toMatchObject({ uri: "catalog://d", mimeType: undefined, uriTemplate: undefined });
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 });
@@ -86,6 +86,48 @@ describeWholeLedger("the scan of a part of a list", (ledger) => {
     expect(await record("one")).toBe("recorded");
     expect(await record("two")).toBe("recorded");
     expect(await record("one")).toBe("cursor_loop");
+  });
+});
+
+describeWholeLedger("what a template stands for", (ledger) => {
+  test("§2: is known by its template until a list names it by itself, whichever comes first in a scan", async () => {
+    const session = await openSession(ledger);
+    const uriTemplate = "catalog://{name}";
+    const expanded = (uri: string) => ({ uri, uriTemplate, descriptorDigest: digest(`descriptor ${uri}`) });
+    const listed = (uri: string) => ({ uri, descriptorDigest: digest(`descriptor ${uri}`) });
+    const publishPages = async (...pages: ReturnType<typeof listed>[][]) => {
+      const scanned = async () => {
+        const begun = await ledger.beginScan(session);
+        if (typeof begun === "string") return expect.fail(begun);
+        for (const [number, entries] of pages.entries()) {
+          await ledger.recordScanPage(session, begun.scanId, { cursorDigest: digest(`cursor ${number}`), entries });
+        }
+        await ledger.finishScan(session, begun.scanId, { complete: true });
+        return begun.scanId;
+      };
+      await ledger.publishCatalog(session, { first: await scanned(), second: await scanned() });
+      const known = await ledger.subscriptionsToOpen(session, { limit: 10 });
+      return Object.fromEntries(known.map((subscription) => [subscription.uri, subscription.uriTemplate]));
+    };
+    const [a, b, c] = ["catalog://a", "catalog://b", "catalog://c"];
+    expect(await publishPages([listed(a)], [expanded(a), expanded(b), expanded(c)])).toEqual({
+      [a]: undefined,
+      [b]: uriTemplate,
+      [c]: uriTemplate,
+    });
+    expect(await ledger.templatesInUse(session)).toEqual([uriTemplate]);
+    expect(await publishPages([expanded(a), expanded(b)], [listed(a), listed(c)])).toEqual({
+      [a]: undefined,
+      [b]: uriTemplate,
+      [c]: undefined,
+    });
+    const closing = await ledger.beginUnsubscribe(session, [b], { excluded: true });
+    await ledger.settleUnsubscribe(
+      session,
+      closing.map(({ subscriptionId }) => subscriptionId),
+      "acknowledged",
+    );
+    expect(await ledger.templatesInUse(session)).toEqual([]);
   });
 });
 

@@ -79,7 +79,7 @@ describeWholeLedgerOnPostgres("scans that overlap with others", (ledger) => {
         sql(
           `select fenceline.record_scan_page($1, $2, $3, $4, 'resources', null, null, null, null, array[$5],
              array(select r.key_digest from fenceline.resource r where r.source_id = $3 and r.resource_key = $5),
-             array[null], array[null], array[null], array[$6::bytea])`,
+             array[null], array[null], array[null], array[$6::bytea], array[null])`,
           [session.scopeId, session.generation, session.sourceId, begun.scanId, B, digest(B)],
         ),
       () => ledger.finishScan(session, begun.scanId, { complete: true }),

@@ -64,6 +64,7 @@ const calls: Readonly<Record<SessionCall, (ledger: Ledger, holder: Holder) => Pr
       reason: "absent",
     }),
   subscriptionsToOpen: (ledger, { session }) => ledger.subscriptionsToOpen(session, { limit: 10 }),
+  templatesInUse: (ledger, { session }) => ledger.templatesInUse(session),
   openStream: (ledger, { session }) => ledger.openStream(session, 0),
   breakStream: (ledger, { session }) => ledger.breakStream(session, 0),
   activateSubscriptions: (ledger, { session, active }) =>
@@ -118,6 +119,7 @@ describeWholeLedger("a holder that slept through its lease", (ledger) => {
   test("while its lease stood, each of these calls did write or answer (the test above could fail)", async () => {
     const facade = await openLedger(ledger.database.address, { schema: ledger.schema });
     const readOnly = [
+      "templatesInUse",
       "millisecondsToNextReview",
       "provenSnapshot",
       "subscriptionsToSettle",

@@ -225,7 +225,10 @@ export class SourceWork {
   /** Of what is known and not subscribed yet, closes what the configuration leaves out by now, also after a lift. */
   async #leaveOutKnown(): Promise<void> {
     const { ledger, lease, choice } = this.context;
-    if (choice.isEverything) return;
+    if (choice.isEverything) {
+      const templates = await ledger.templatesInUse(lease.session);
+      if (templates.every((template) => Object.hasOwn(choice.templates, template))) return;
+    }
     for (let afterId: number | undefined; ; ) {
       const after = afterId === undefined ? {} : { afterId };
       const page = await ledger.subscriptionsToOpen(lease.session, { limit: PAGE, ...after });

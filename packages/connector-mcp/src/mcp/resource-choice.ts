@@ -1,5 +1,4 @@
 import { resourceKey } from "@fenceline/ledger";
-import { UriTemplate } from "@modelcontextprotocol/client";
 import { matchesWildcard } from "../wildcard.js";
 import { digestJson } from "./canonical-digest.js";
 
@@ -14,8 +13,16 @@ export interface ChoiceSettings {
   readonly exclude?: readonly string[];
   /** Patterns of MIME types. What is listed without one is taken: its type is known when it is read. */
   readonly mimeTypes?: readonly string[];
-  /** Templates that the server lists, with what their variables stand for. What fits one is taken, unless it is excluded. */
+  /** Templates that the server lists, with what their variables stand for, which is taken unless it is excluded. */
   readonly templates?: Readonly<Record<string, Readonly<Record<string, TemplateValues>>>>;
+}
+
+/** A resource as far as a choice goes by it. */
+export interface Candidate {
+  readonly uri: string;
+  readonly mimeType?: string | undefined;
+  /** The template that stands for it, where no list names it by itself. */
+  readonly uriTemplate?: string | undefined;
 }
 
 /** Decides, by what a list says of a resource, whether it is subscribed and read. */
@@ -23,12 +30,10 @@ export class ResourceChoice {
   /** Of the choice itself: what it takes of one list may be another set tomorrow (S3). */
   readonly digest: Uint8Array;
   readonly templates: NonNullable<ChoiceSettings["templates"]>;
-  readonly #templates: readonly UriTemplate[];
 
   constructor(private readonly settings: ChoiceSettings = {}) {
     this.digest = digestJson("choice", settings);
     this.templates = settings.templates ?? {};
-    this.#templates = Object.keys(this.templates).map((template) => new UriTemplate(template));
   }
 
   /** Nothing is left out. */
@@ -37,19 +42,17 @@ export class ResourceChoice {
     return include === undefined && exclude === undefined && mimeTypes === undefined;
   }
 
-  takes({ uri, mimeType }: { readonly uri: string; readonly mimeType?: string | undefined }): boolean {
-    return this.isEverything || (this.#takesUri(uri) && this.#takesType(mimeType));
+  takes(candidate: Candidate): boolean {
+    const { uri, mimeType, uriTemplate } = candidate;
+    if (uriTemplate !== undefined && !Object.hasOwn(this.templates, uriTemplate)) return false;
+    if (this.isEverything) return true;
+    const isNamed = uriTemplate !== undefined || matchesAny(this.settings.include ?? ["*"], uri);
+    return isNamed && !this.excludes(uri) && this.#takesType(mimeType);
   }
 
   /** Left out by its URI, whatever else is said. */
   excludes(uri: string): boolean {
     return matchesAny(this.settings.exclude ?? [], uri);
-  }
-
-  #takesUri(uri: string): boolean {
-    if (this.excludes(uri)) return false;
-    const { include } = this.settings;
-    return include === undefined || matchesAny(include, uri) || this.#templates.some((template) => fits(template, uri));
   }
 
   /** With and without its parameters. */
@@ -66,13 +69,4 @@ export class ResourceChoice {
 function matchesAny(patterns: readonly string[], uri: string): boolean {
   const spellings = [uri, resourceKey(uri)];
   return patterns.some((pattern) => spellings.some((spelling) => matchesWildcard(pattern, spelling)));
-}
-
-/** The SDK throws for a URI that is too long for it. */
-function fits(template: UriTemplate, uri: string): boolean {
-  try {
-    return template.match(uri) !== null;
-  } catch {
-    return false;
-  }
 }

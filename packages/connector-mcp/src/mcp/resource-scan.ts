@@ -18,6 +18,8 @@ export interface ListedEntry {
   mimeType?: string;
   /** SHA-256 of the descriptor without size, annotations and `_meta` (spec §2), independent of the order of its keys. */
   descriptorDigest: Uint8Array;
+  /** The template that stands for it; absent where the list names it by itself. */
+  uriTemplate?: string;
 }
 
 /** One page of a listing. */

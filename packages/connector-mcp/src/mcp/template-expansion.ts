@@ -66,7 +66,7 @@ function emptyPage(): ExpandedPage {
 function expanded(listed: ListedEntry, uri: string): ListedEntry {
   const { mimeType } = listed;
   const descriptorDigest = digestFields("expanded", [uri, listed.uri, listed.descriptorDigest]);
-  return { uri, name: uri, ...(mimeType !== undefined && { mimeType }), descriptorDigest };
+  return { uri, name: uri, ...(mimeType !== undefined && { mimeType }), descriptorDigest, uriTemplate: listed.uri };
 }
 
 async function* combinations(

@@ -125,11 +125,26 @@ test("completions that are cut short, a template that is not listed and a server
   }
 });
 
-test("a template that leaves the configuration is no deletion: what it named is looked at once more, and stays while it can be read (F7)", async () => {
-  const { run, shown } = await source({ templates: [PLANS] });
-  await run({ [PLANS]: { region: ["eu"], plan: ["basic"] } });
-  expect(await run({})).toMatchObject({ scan: { resources: 1 } });
+test("what a template stood for that left the configuration is closed: read no more, and kept, until it is back (U7, U10)", async () => {
+  const { run, shown, reads } = await source({ templates: [PLANS] });
+  const templates: Templates = { [PLANS]: { region: ["eu"], plan: ["basic"] } };
+  await run(templates);
+  reads.length = 0;
+  expect(await run({})).toMatchObject({ scan: { resources: 1 }, problems: [] });
+  expect(reads).not.toContain("catalog://plans/eu/basic");
   expect(await shown()).toEqual(["catalog://plans/eu/basic", "catalog://terms"]);
+
+  await run(templates);
+  expect(reads).toContain("catalog://plans/eu/basic");
+});
+
+test("a value that left the configuration has left the list: what it named is looked at once more, and stays while it can be read (F7)", async () => {
+  const { run, shown, reads } = await source({ templates: [PLANS] });
+  await run({ [PLANS]: { region: ["eu"], plan: ["basic", "pro"] } });
+  reads.length = 0;
+  expect(await run({ [PLANS]: { region: ["eu"], plan: ["pro"] } })).toMatchObject({ scan: { resources: 2 } });
+  expect(reads).toContain("catalog://plans/eu/basic");
+  expect(await shown()).toHaveLength(3);
 });
 
 test("completions without an end are stopped by the budget of pages (S2)", async () => {

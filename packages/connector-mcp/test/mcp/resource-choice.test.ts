@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ResourceChoice } from "#src/mcp/resource-choice.js";
+import { type Candidate, ResourceChoice } from "#src/mcp/resource-choice.js";
 import { matchesWildcard } from "#src/wildcard.js";
 
 describe("a pattern", () => {
@@ -27,7 +27,7 @@ describe("a pattern", () => {
 });
 
 describe("a choice", () => {
-  const taken = (choice: ResourceChoice, ...entries: (string | { uri: string; mimeType?: string })[]) =>
+  const taken = (choice: ResourceChoice, ...entries: (string | Candidate)[]) =>
     entries.map((entry) => choice.takes(typeof entry === "string" ? { uri: entry } : entry));
 
   test("that is empty takes everything", () => {
@@ -59,14 +59,20 @@ describe("a choice", () => {
     ).toEqual([true, true, false, true]);
   });
 
-  test("takes what fits a configured template, unless it is excluded", () => {
+  test("takes what a configured template stands for, unless it is excluded, and of no other template anything", () => {
     const templates = { "n://users/{id}": { id: "completions" } } as const;
     const choice = new ResourceChoice({ include: ["n://plans/*"], exclude: ["n://users/root"], templates });
-    expect(taken(choice, "n://plans/a", "n://users/7", "n://users/root", "n://users/7/keys")).toEqual([
-      true,
-      true,
-      false,
-      false,
-    ]);
+    const ofTemplate = (uri: string, uriTemplate = "n://users/{id}") => ({ uri, uriTemplate });
+    expect(
+      taken(
+        choice,
+        "n://plans/a",
+        "n://users/7",
+        ofTemplate("n://users/7"),
+        ofTemplate("n://users/root"),
+        ofTemplate("n://plans/a", "n://{+path}"),
+      ),
+    ).toEqual([true, false, true, false, false]);
+    expect(new ResourceChoice().takes(ofTemplate("n://users/7"))).toBe(false);
   });
 });

@@ -20,6 +20,7 @@ const entry = z.object({
   title: storableText.optional(),
   mimeType: storableText.optional(),
   descriptorDigest: digest,
+  uriTemplate: storableText.optional(),
 });
 
 const faults = z

@@ -10,6 +10,7 @@ export const subscriptionArguments: ArgumentsOf<SubscriptionLedger> = {
     ["session", session],
     ["page", z.object({ limit: count, afterId: after.optional() })],
   ],
+  templatesInUse: [["session", session]],
   openStream: [
     ["session", session],
     ["shard", shard],

@@ -81,8 +81,9 @@ begin
       select e.resource_id from fenceline.scan_entry e where e.scan_id = p_first and e.resource_id = any (v_resources));
   end if;
   insert into fenceline.subscription
-    (scope_id, resource_id, uri, name, title, mime_type, descriptor_digest, listed_scan_id, lifecycle, lifecycle_event)
-  select p_scope, e.resource_id, e.uri, e.name, e.title, e.mime_type, e.descriptor_digest, p_scan, 'DISCOVERED', 'listed'
+    (scope_id, resource_id, uri, name, title, mime_type, descriptor_digest, uri_template, listed_scan_id, lifecycle, lifecycle_event)
+  select p_scope, e.resource_id, e.uri, e.name, e.title, e.mime_type, e.descriptor_digest, e.uri_template, p_scan,
+    'DISCOVERED', 'listed'
   from fenceline.scan_entry e
   where e.scan_id = p_scan and e.resource_id = any (v_resources)
     and not exists (
@@ -109,8 +110,8 @@ begin
     where s.scope_id = p_scope and s.resource_id = any (p_resources)
       and (s.listed_scan_id is null or s.vanished_scan_id is not null or s.excluded or e.ambiguous
         or s.lifecycle = 'RECONCILIATION_REQUIRED' or s.hidden_because in ('tombstoned', 'tombstone_pending')
-        or (s.uri, s.name, s.title, s.mime_type, s.descriptor_digest)
-          is distinct from (e.uri, e.name, e.title, e.mime_type, e.descriptor_digest))
+        or (s.uri, s.name, s.title, s.mime_type, s.descriptor_digest, s.uri_template)
+          is distinct from (e.uri, e.name, e.title, e.mime_type, e.descriptor_digest, e.uri_template))
     order by s.subscription_id for no key update of s);
   with listed as (
     select s.subscription_id, e.*,
@@ -126,7 +127,7 @@ begin
     where s.subscription_id = any (v_ids))
   update fenceline.subscription s
   set uri = l.uri, name = l.name, title = l.title, mime_type = l.mime_type, descriptor_digest = l.descriptor_digest,
-    listed_scan_id = p_scan,
+    uri_template = l.uri_template, listed_scan_id = p_scan,
     -- What is listed again in two spellings that differ stays closed, and absent until one of them is gone. What is not yet
     -- unsubscribed stays absent too: the scan after that opens it again (U9).
     vanished_scan_id = case when not p_settled or s.lifecycle = 'CLOSED' and l.ambiguous

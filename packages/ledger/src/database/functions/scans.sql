@@ -89,12 +89,13 @@ end $$;
 --   p_page_digest         of all its entries and of the cursor that follows
 --   p_ends                no cursor follows; null: not known
 --   p_snapshot_id_digest  of the id the page binds; null: none
---   p_uris …              parallel
+--   p_uris …              parallel; p_uri_templates: which template stands for each, null: it is listed
 --   → 'recorded' | 'session_lost' | 'scan_ended'; or why it ended here: 'cursor_loop' | 'page_budget' | 'entry_budget' | 'byte_budget'
 create or replace function fenceline.record_scan_page(
   p_scope int, p_generation bigint, p_source int, p_scan bigint, p_list text,
   p_cursor_digest bytea, p_page_digest bytea, p_ends boolean, p_snapshot_id_digest bytea,
-  p_uris text[], p_key_digests bytea[], p_names text[], p_titles text[], p_mime_types text[], p_descriptor_digests bytea[]
+  p_uris text[], p_key_digests bytea[], p_names text[], p_titles text[], p_mime_types text[], p_descriptor_digests bytea[],
+  p_uri_templates text[]
 ) returns text language plpgsql volatile as $$
 declare
   v_scan fenceline.scan;
@@ -132,7 +133,8 @@ begin
       as i (uri, key_digest, name, title, mime_type, descriptor_digest)
     on conflict do nothing;
   else
-    v_added := fenceline.add_scan_entries(p_source, p_scan, p_uris, p_key_digests, p_names, p_titles, p_mime_types, p_descriptor_digests);
+    v_added := fenceline.add_scan_entries(
+      p_source, p_scan, p_uris, p_key_digests, p_names, p_titles, p_mime_types, p_descriptor_digests, p_uri_templates);
   end if;
   if p_cursor_digest is not null then
     insert into fenceline.scan_page (scan_id, page, list, cursor_digest, page_digest, ends, entries)
@@ -156,29 +158,30 @@ end $$;
 --   → entries that are new to the scan
 create or replace function fenceline.add_scan_entries(
   p_source int, p_scan bigint, p_uris text[], p_key_digests bytea[], p_names text[], p_titles text[], p_mime_types text[],
-  p_descriptor_digests bytea[]
+  p_descriptor_digests bytea[], p_uri_templates text[]
 ) returns int language sql volatile as $$
   with page as (
     select r.resource_id, i.*,
       i.uri <> first_value(i.uri) over same_key
         and (i.name, i.title, i.mime_type) is distinct from
           (first_value(i.name) over same_key, first_value(i.title) over same_key, first_value(i.mime_type) over same_key) as ambiguous
-    from unnest(p_uris, p_key_digests, p_names, p_titles, p_mime_types, p_descriptor_digests)
-      with ordinality as i (uri, key_digest, name, title, mime_type, descriptor_digest, place)
+    from unnest(p_uris, p_key_digests, p_names, p_titles, p_mime_types, p_descriptor_digests, p_uri_templates)
+      with ordinality as i (uri, key_digest, name, title, mime_type, descriptor_digest, uri_template, place)
     join fenceline.resource r on r.source_id = p_source and r.key_digest = i.key_digest
     window same_key as (partition by r.resource_id order by i.place)),
   listed as (
-    select distinct on (p.resource_id) p.resource_id, p.uri, p.name, p.title, p.mime_type, p.descriptor_digest,
+    select distinct on (p.resource_id) p.resource_id, p.uri, p.name, p.title, p.mime_type, p.descriptor_digest, p.uri_template,
       bool_or(p.ambiguous) over (partition by p.resource_id) as ambiguous
     from page p order by p.resource_id, p.place),
-  -- Two pages may list one key: the first spelling stays.
+  -- Two pages may list one key: the first spelling stays, and what is listed is not a template's.
   written as (
     insert into fenceline.scan_entry as e
-      (scan_id, resource_id, uri, name, title, mime_type, descriptor_digest, ambiguous)
-    select p_scan, l.resource_id, l.uri, l.name, l.title, l.mime_type, l.descriptor_digest, l.ambiguous from listed l
+      (scan_id, resource_id, uri, name, title, mime_type, descriptor_digest, ambiguous, uri_template)
+    select p_scan, l.resource_id, l.uri, l.name, l.title, l.mime_type, l.descriptor_digest, l.ambiguous, l.uri_template from listed l
     on conflict (scan_id, resource_id) do update
     set ambiguous = e.ambiguous or excluded.ambiguous or e.uri <> excluded.uri
-      and (e.name, e.title, e.mime_type) is distinct from (excluded.name, excluded.title, excluded.mime_type)
+      and (e.name, e.title, e.mime_type) is distinct from (excluded.name, excluded.title, excluded.mime_type),
+      uri_template = case when excluded.uri_template is not null then e.uri_template end
     returning (xmax = 0) as added)
   select (count(*) filter (where added))::int from written
 $$;

@@ -5,7 +5,7 @@
 -- What a standing revocation covers is left out until it is lifted (P2). The settings keep the planner on the primary key, in
 -- whose order the pages come: without statistics each page would sort the whole scope.
 create or replace function fenceline.subscriptions_to_open(p_scope int, p_generation bigint, p_after bigint, p_limit int)
-returns table (subscription_id bigint, uri text, generation bigint, mime_type text)
+returns table (subscription_id bigint, uri text, generation bigint, mime_type text, uri_template text)
 language plpgsql volatile set enable_sort = off set enable_bitmapscan = off as $$
 #variable_conflict use_column
 declare
@@ -29,7 +29,7 @@ begin
   update fenceline.subscription s set lifecycle = 'SUBSCRIBING', lifecycle_event = 'subscribe_sent'
   where s.subscription_id = any (v_ids) and s.lifecycle = 'DISCOVERED';
   return query
-    select s.subscription_id, s.uri, s.generation, s.mime_type from fenceline.subscription s
+    select s.subscription_id, s.uri, s.generation, s.mime_type, s.uri_template from fenceline.subscription s
     where s.subscription_id = any (v_ids) and s.lifecycle in ('SUBSCRIBING', 'ACTIVE') order by s.subscription_id;
 end $$;
 
