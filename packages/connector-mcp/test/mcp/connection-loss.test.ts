@@ -18,7 +18,8 @@ const read = (connection: Awaited<ReturnType<typeof connect>>, uri: string) =>
 
 describe("a channel that fell silent", () => {
   test("because its process hangs is found out, and ends the connection (U4)", async () => {
-    const endpoint = stdioEndpoint("serve");
+    // Long enough for a process to begin on a busy machine.
+    const endpoint = { ...stdioEndpoint("serve"), requestTimeoutMs: 5_000 };
     const connection = await connect(endpoint, { quietMs: 50 });
     process.kill(endpoint.pids()[0] as number, "SIGSTOP");
     await expect(connection.closed).resolves.toMatchObject({ reason: "session_lost" });
