@@ -103,9 +103,12 @@ export class ListWalk {
   ): Promise<ScanEnd | Stop> {
     const { connection, settings, signal } = this.context;
     const pages = scanPages(connection, { kind, budgets: settings.scanBudgets, signal });
+    let next = pages.next();
     for (let isFirst = true; ; isFirst = false) {
-      const step = await pages.next();
+      const step = await next;
       if (step.done) return step.value;
+      // The server lists the next page while the ledger records this one.
+      next = pages.next();
       const before = this.#snapshotId;
       this.#snapshotId = this.#idIn(step.value.meta);
       if (isFirst && isMoved(before, this.#snapshotId)) return MOVED;
