@@ -21,8 +21,6 @@ export interface RegisteredSource {
   readonly endpointDigest: Uint8Array | undefined;
   /** Since when no configuration names it, as somebody confirmed; until it is registered again. */
   readonly retiredAt: Date | undefined;
-  /** Resources of which something was accepted and is neither deleted nor hidden by a revocation of its reader. */
-  readonly resources: number;
 }
 
 /** The one holder of (source, reader) for as long as its lease stands. Everything it writes is fenced by `generation`. */
@@ -57,6 +55,11 @@ export interface SessionLedger {
   registerSource(source: SourceRegistration): Promise<void>;
   /** In order of their names. */
   registeredSources(): Promise<RegisteredSource[]>;
+  /**
+   * How many resources of a source live: something was accepted of them that is neither deleted nor revoked for its reader. Looks at
+   * each of them; 0 also where the source is not registered.
+   */
+  livingResources(source: string): Promise<number>;
   /** Remembers that no configuration names a source any more. What was derived from it stays. `unknown`: it is not registered. */
   retireSource(name: string): Promise<"retired" | "unknown">;
   /**
@@ -91,14 +94,17 @@ export function sessionLedger(database: Queryable): SessionLedger {
     },
 
     async registeredSources() {
-      const rows = await database.query<RegisteredSourceRow>("select * from fenceline.registered_sources()");
-      return rows.map(({ name, endpoint_digest: endpointDigest, retired_at: retiredAt, resources }) => ({
+      const rows = await database.query<RegisteredSourceRow>(
+        "select name, endpoint_digest, retired_at from fenceline.source order by name",
+      );
+      return rows.map(({ name, endpoint_digest: endpointDigest, retired_at: retiredAt }) => ({
         name,
         endpointDigest: endpointDigest ?? undefined,
         retiredAt: retiredAt ?? undefined,
-        resources,
       }));
     },
+
+    livingResources: (source) => call(database, "fenceline.living_resources($1)", [source]),
 
     retireSource: (name) => call(database, "fenceline.retire_source($1)", [name]),
 
@@ -149,7 +155,6 @@ interface RegisteredSourceRow {
   readonly name: string;
   readonly endpoint_digest: Buffer | null;
   readonly retired_at: Date | null;
-  readonly resources: number;
 }
 
 type OpenSessionRow =

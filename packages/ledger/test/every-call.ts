@@ -26,6 +26,7 @@ type CheckedCall = Exclude<AsyncCall, "onWake" | "close" | "takeDigestKeyOut">;
 export const calls: Readonly<Record<CheckedCall, readonly Parameter[]>> = {
   registerSource: [["source", { name: "catalog", endpointDigest: bytes, stalenessMs: 1 }]],
   registeredSources: [],
+  livingResources: [["source", "catalog"]],
   retireSource: [["name", "catalog"]],
   openSession: [["request", { source: "catalog", reader: "svc:rag", owner: "worker", leaseMs: 1 }]],
   heartbeat: [inSession],

@@ -44,17 +44,30 @@ export async function settleChangedSources(
   confirmed: ConfirmedChanges,
 ): Promise<void> {
   // One without a digest was never of a configuration: a program registered it by itself.
-  const known = (await ledger.registeredSources()).filter(
-    ({ endpointDigest, resources }) => endpointDigest !== undefined && resources > 0,
+  const known = (await ledger.registeredSources()).filter(({ endpointDigest }) => endpointDigest !== undefined);
+  const moved = await living(
+    ledger,
+    known.filter((source) => isMoved(source, mcpServers[source.name])),
   );
-  const moved = known.filter((source) => isMoved(source, mcpServers[source.name]));
   const unconfirmed = without(moved, confirmed.moved);
   if (unconfirmed.length > 0) throw movedError(unconfirmed);
 
-  const removed = known.filter(({ name, retiredAt }) => retiredAt === undefined && !Object.hasOwn(mcpServers, name));
-  const unasked = without(removed, confirmed.removed);
+  const gone = known.filter(({ name, retiredAt }) => retiredAt === undefined && !Object.hasOwn(mcpServers, name));
+  const unasked = without(await living(ledger, gone), confirmed.removed);
   if (unasked.length > 0) throw removedError(unasked);
-  for (const { name } of removed) await ledger.retireSource(name);
+  for (const { name } of gone) await ledger.retireSource(name);
+}
+
+interface LivingSource {
+  readonly name: string;
+  readonly resources: number;
+}
+
+/** Those of which something is there to be asked about. */
+async function living(ledger: Ledger, sources: readonly RegisteredSource[]): Promise<LivingSource[]> {
+  const counted: LivingSource[] = [];
+  for (const { name } of sources) counted.push({ name, resources: await ledger.livingResources(name) });
+  return counted.filter(({ resources }) => resources > 0);
 }
 
 function isMoved(known: RegisteredSource, configured: SourceConfig | undefined): boolean {
@@ -62,11 +75,11 @@ function isMoved(known: RegisteredSource, configured: SourceConfig | undefined):
   return Buffer.compare(known.endpointDigest, endpointDigest(configured)) !== 0;
 }
 
-function without(sources: readonly RegisteredSource[], names: readonly string[] = []): RegisteredSource[] {
+function without(sources: readonly LivingSource[], names: readonly string[] = []): LivingSource[] {
   return sources.filter(({ name }) => !names.includes(name));
 }
 
-function movedError(sources: readonly RegisteredSource[]) {
+function movedError(sources: readonly LivingSource[]) {
   const [first] = sources.map(({ name }) => name);
   return connectorError(
     "source_moved",
@@ -78,7 +91,7 @@ function movedError(sources: readonly RegisteredSource[]) {
   );
 }
 
-function removedError(sources: readonly RegisteredSource[]) {
+function removedError(sources: readonly LivingSource[]) {
   const [first] = sources.map(({ name }) => name);
   return connectorError(
     "source_removed",
@@ -91,6 +104,6 @@ function removedError(sources: readonly RegisteredSource[]) {
   );
 }
 
-function told(sources: readonly RegisteredSource[]): string {
+function told(sources: readonly LivingSource[]): string {
   return sources.map(({ name, resources }) => `${resources} resources of ${name}`).join(", ");
 }

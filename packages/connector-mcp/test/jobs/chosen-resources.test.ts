@@ -29,10 +29,7 @@ async function source(server: Pick<ModernServer, "url" | "close">) {
       const hits = await ask(ledgerOf(), configWith(), "first second third", cast.asker);
       return Object.fromEntries(hits.map(({ uri, text }) => [uri, text]));
     },
-    resources: async () => {
-      const known = await ledgerOf().registeredSources();
-      return known.find(({ name }) => name === cast.source)?.resources;
-    },
+    resources: () => ledgerOf().livingResources(cast.source),
   };
 }
 

@@ -55,7 +55,7 @@ async function source(settings: NonNullable<FencelineConfigInput["mcpServers"][s
       };
     },
     /** What lives of it. */
-    living: async () => (await ledgerOf().registeredSources()).find(({ name }) => name === cast.source)?.resources,
+    living: () => ledgerOf().livingResources(cast.source),
     lastScan: async () => (await ledgerOf().status()).sources.find(({ name }) => name === cast.source)?.lastScan,
     shown: async () => (await ask(ledgerOf(), config, "note", cast.asker)).map(({ uri }) => uri),
   };

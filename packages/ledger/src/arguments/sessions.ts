@@ -8,6 +8,7 @@ export const sessionArguments: ArgumentsOf<SessionLedger> = {
     ["source", z.object({ name, endpointDigest: digest.optional(), stalenessMs: milliseconds.positive().optional() })],
   ],
   registeredSources: [],
+  livingResources: [["source", name]],
   retireSource: [["name", name]],
   openSession: [["request", z.object({ source: name, reader: name, owner: name, leaseMs })]],
   heartbeat: [["session", session]],

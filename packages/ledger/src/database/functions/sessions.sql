@@ -23,17 +23,15 @@ begin
   return v_source.source_id;
 end $$;
 
--- Every source, with how much of it lives.
-create or replace function fenceline.registered_sources()
-returns table (name text, endpoint_digest bytea, retired_at timestamptz, resources int) language sql stable as $$
-  select o.name, o.endpoint_digest, o.retired_at, (
-    select count(*)::int
-    from fenceline.policy_scope p
-    join fenceline.subscription s using (scope_id)
-    join fenceline.resource r on r.resource_id = s.resource_id
-    where p.source_id = o.source_id and s.version_ordinal is not null and s.hidden_because is distinct from 'tombstoned'
-      and (p.standing_revocations = 0 or not fenceline.is_revoked(p.subject_id, r.deny_hashes, 'reader')))
-  from fenceline.source o order by o.name
+-- How much of a source lives: what was accepted, is not deleted, and is not revoked for its reader.
+create or replace function fenceline.living_resources(p_source text) returns bigint language sql stable as $$
+  select count(*)
+  from fenceline.source o
+  join fenceline.policy_scope p using (source_id)
+  join fenceline.subscription s using (scope_id)
+  join fenceline.resource r on r.resource_id = s.resource_id
+  where o.name = p_source and s.version_ordinal is not null and s.hidden_because is distinct from 'tombstoned'
+    and (p.standing_revocations = 0 or not fenceline.is_revoked(p.subject_id, r.deny_hashes, 'reader'))
 $$;
 
 -- No configuration names a source any more, as somebody confirmed. Nothing else about it changes.
