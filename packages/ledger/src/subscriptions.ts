@@ -38,6 +38,11 @@ export interface SubscriptionLedger {
   ): Promise<SubscriptionToOpen[]>;
   /** The templates that stand for subscriptions of this session's scope which are not closed. */
   templatesInUse(session: Session): Promise<string[]>;
+  /**
+   * Which of these are neither closed nor to be reconciled. A revocation closes a polled one at once and tells nobody; what is asked
+   * for at the server again must not be among them (U7). `[]` also when the session is lost.
+   */
+  subscriptionsStillOpen(session: Session, subscriptionIds: readonly number[]): Promise<number[]>;
   /** A new stream of a shard: its epoch rises, so everything pushed through it is unverified until read again (U4). */
   openStream(session: Session, shard: number): Promise<{ readonly epoch: number } | "session_lost">;
   /** The stream broke: an event of its own; its shard is unverified and due (U4). Exclusive under the scope fence. */
@@ -90,6 +95,8 @@ export interface SubscriptionLedger {
 
 /** Held under the fence at a time (P2). */
 const BATCH = 500;
+/** Looked at in one statement, which holds nothing. */
+const LOOKED_AT = 10_000;
 
 /** Subscriptions, streams and notifications; see `SubscriptionLedger`. The rules are in `functions/subscriptions.sql`. */
 export function subscriptionLedger(database: Queryable, timing: ReadTiming = defaultReadTiming): SubscriptionLedger {
@@ -113,6 +120,15 @@ export function subscriptionLedger(database: Queryable, timing: ReadTiming = def
         [session.scopeId],
       );
       return rows.map((row) => row.uri_template);
+    },
+
+    async subscriptionsStillOpen(session, subscriptionIds) {
+      const open: number[] = [];
+      for (const batch of inBatches(subscriptionIds, LOOKED_AT)) {
+        const text = "fenceline.subscriptions_still_open($1, $2, $3)";
+        open.push(...(await call<number[]>(database, text, [...fenceOf(session), batch])));
+      }
+      return open;
     },
 
     async openStream(session, shard) {

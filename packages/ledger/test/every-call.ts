@@ -106,6 +106,7 @@ export const calls: Readonly<Record<CheckedCall, readonly Parameter[]>> = {
   ],
   subscriptionsToOpen: [inSession, ["page", { limit: 1, afterId: 1 }]],
   templatesInUse: [inSession],
+  subscriptionsStillOpen: [inSession, ["subscriptionIds", [1]]],
   openStream: [inSession, ["shard", 1]],
   breakStream: [inSession, ["shard", 1]],
   activateSubscriptions: [inSession, ["answer", { shard: 1, pushed: [1], polled: [2] }]],

@@ -71,6 +71,17 @@ describeWholeLedger("revocations", (ledger) => {
     expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
+  test("a polled subscription that a revocation closed at once is no longer among those still open (U7, P2)", async () => {
+    const { session, source, ids: all } = await activeSource(ledger, URIS, { mode: "polled" });
+    expect((await ledger.subscriptionsStillOpen(session, all)).sort((a, b) => a - b)).toEqual(all);
+    await advance(ledger, (await revokePlans(source)).revocationId);
+    const open = await ledger.subscriptionsStillOpen(session, all);
+    expect(open).toHaveLength(1);
+    expect(await subscriptionRow(ledger, open[0] as number)).toMatchObject({ lifecycle: "ACTIVE" });
+    const lost = { ...session, generation: session.generation + 1 };
+    expect(await ledger.subscriptionsStillOpen(lost, all)).toEqual([]);
+  });
+
   test("bodies and plain digests of what a reader lost are gone, its other resources keep theirs (P3, P8)", async () => {
     const { session, source } = await indexed();
     const { revocationId } = await revokePlans(source);

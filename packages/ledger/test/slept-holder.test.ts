@@ -65,6 +65,7 @@ const calls: Readonly<Record<SessionCall, (ledger: Ledger, holder: Holder) => Pr
     }),
   subscriptionsToOpen: (ledger, { session }) => ledger.subscriptionsToOpen(session, { limit: 10 }),
   templatesInUse: (ledger, { session }) => ledger.templatesInUse(session),
+  subscriptionsStillOpen: (ledger, { session, active }) => ledger.subscriptionsStillOpen(session, [active]),
   openStream: (ledger, { session }) => ledger.openStream(session, 0),
   breakStream: (ledger, { session }) => ledger.breakStream(session, 0),
   activateSubscriptions: (ledger, { session, active }) =>
@@ -122,6 +123,7 @@ describeWholeLedger("a holder that slept through its lease", (ledger) => {
       "templatesInUse",
       "millisecondsToNextReview",
       "provenSnapshot",
+      "subscriptionsStillOpen",
       "subscriptionsToSettle",
       "millisecondsToNextRead",
       "revokeForbidden",

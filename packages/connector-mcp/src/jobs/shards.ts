@@ -14,7 +14,7 @@ interface Shard {
   bytes: number;
 }
 
-export type ShardEvents = Pick<SubscriptionStreamOptions, "isTrusted" | "onUpdated" | "onListChanged" | "onOpen">;
+export type ShardEvents = Omit<SubscriptionStreamOptions, "context" | "activation" | "shard" | "listChanged">;
 
 /** The streams of one connection, and which of them each subscription is asked for on. */
 export class Shards {

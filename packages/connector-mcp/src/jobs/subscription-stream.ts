@@ -31,6 +31,8 @@ export interface SubscriptionStreamOptions {
   readonly listChanged: boolean;
   /** False: its changes come unannounced, so it is read on the timer although it is acknowledged (U3). */
   isTrusted(subscription: WatchedSubscription): boolean;
+  /** Lets go of those that the ledger has closed without a word: what is closed is not asked for (U7). */
+  dropClosed(subscriptions: readonly WatchedSubscription[]): Promise<void>;
   onUpdated(uri: string): void;
   onListChanged(): void;
   onOpen(): void;
@@ -52,7 +54,7 @@ export class SubscriptionStream {
   #isOpening = false;
   /** The open stream has its epoch: what is acknowledged on it is pushed. */
   #carries = false;
-  /** Set at the first beginning; it is opened again whenever it ends. */
+  /** Set from the beginning, until there is nothing to ask for; it is opened again whenever it ends. */
   #keeping: Promise<void> | undefined;
   #askedAgainAt = performance.now();
 
@@ -69,8 +71,8 @@ export class SubscriptionStream {
   /** Resolves when these are pushed or on the timer; for those of the first call, when the first try to open is over. */
   async add(subscriptions: readonly WatchedSubscription[]): Promise<void> {
     for (const subscription of subscriptions) this.#subscriptions.set(subscription.uri, subscription);
+    if (this.#isIdle || (this.#keeping && subscriptions.length === 0)) return;
     if (!this.#keeping) return this.#begin();
-    if (subscriptions.length === 0) return;
     // While it opens, they are polled; when it stands, it asks for them too.
     if (!this.#stream) return this.options.activation.pollNew(subscriptions);
     return this.#ask(this.#stream, subscriptions);
@@ -115,6 +117,18 @@ export class SubscriptionStream {
     await this.#keeping;
   }
 
+  async #dropClosed(): Promise<void> {
+    const { context, dropClosed } = this.options;
+    await dropClosed([...this.#subscriptions.values()]).catch((error: unknown) => {
+      context.logger.warn(problemOf(error), "what the ledger has closed is not known yet");
+    });
+  }
+
+  /** There is nothing to ask for. */
+  get #isIdle(): boolean {
+    return this.#subscriptions.size === 0 && !this.options.listChanged;
+  }
+
   #begin(): Promise<void> {
     return new Promise((resolve) => {
       this.#keeping = this.#keepOpen(resolve).finally(resolve);
@@ -125,8 +139,8 @@ export class SubscriptionStream {
   async #keepOpen(onFirstTry: () => void): Promise<void> {
     let graceMs = 0;
     for (let inARow = 1; !this.#signal.aborted; inARow += 1) {
-      if (this.#subscriptions.size === 0 && !this.options.listChanged) {
-        // Until there is something to ask for again.
+      await this.#dropClosed();
+      if (this.#isIdle) {
         this.#keeping = undefined;
         return;
       }
@@ -167,6 +181,8 @@ export class SubscriptionStream {
       context.logger.info({ shard: this.shard, pushed: stream.acknowledged.length }, "stream open");
       onOpen();
       this.options.onOpen();
+      // One that was polled until now may have been closed while it was asked for.
+      await this.#dropClosed();
       await aborted(ended);
     } catch (error) {
       if (!ended.aborted) context.logger.warn(problemOf(error), "the stream could not be opened");

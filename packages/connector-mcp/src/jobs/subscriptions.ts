@@ -4,7 +4,8 @@
  * Invariants:
  * 1. In the modern era subscriptions are spread over streams (shards) of bounded size: a request stays below what servers
  *    take, and a change or a break of one concerns its own URIs alone (U4). In the older one the connection has one channel.
- * 2. What the ledger closed is unsubscribed at the server, and the ledger is told how that was answered (U7, U9).
+ * 2. What the ledger closed is unsubscribed at the server, and the ledger is told how that was answered (U7, U9); it is asked
+ *    for no more.
  */
 import type { SubscriptionRef } from "@fenceline/ledger";
 import { Activation } from "./activation.js";
@@ -51,6 +52,7 @@ export class Subscriptions {
     this.#announcements = new AnnouncementCheck(context.settings.pollMs, (uris) => this.#judged(uris));
     this.#shards = new Shards(context, this.#activation, {
       isTrusted: ({ uri }) => this.#announcements.trusts(uri),
+      dropClosed: (subscriptions) => this.#dropClosed(subscriptions),
       onUpdated: (uri) => this.#updated(uri),
       onListChanged: () => this.#recorder.noteListChanged(),
       onOpen: () => void this.settleClosed(),
@@ -65,6 +67,7 @@ export class Subscriptions {
   /** Brings what discovery added under subscription, or onto the timer. */
   async watchNew(): Promise<void> {
     await this.#watch(await this.#takeNew());
+    await this.#dropClosed([...this.#kept.values()].filter(({ mode }) => mode === "polled"));
     await Promise.all(this.#shards.streams.map((stream) => stream.askAgain()));
   }
 
@@ -194,7 +197,17 @@ export class Subscriptions {
     this.#count();
   }
 
-  /** The server still pushes what is closed in the ledger (U7). A lift brings it back by discovery. */
+  /** A revocation closes a polled subscription at once, and leaves nothing to settle. */
+  async #dropClosed(subscriptions: readonly WatchedSubscription[]): Promise<void> {
+    const { ledger, lease } = this.context;
+    if (subscriptions.length === 0 || !lease.held) return;
+    const ids = subscriptions.map(({ subscriptionId }) => subscriptionId);
+    const open = new Set(await ledger.subscriptionsStillOpen(lease.session, ids));
+    const closed = subscriptions.filter(({ subscriptionId }) => !open.has(subscriptionId));
+    if (closed.length > 0) await this.#giveUp(closed);
+  }
+
+  /** What is closed in the ledger need not be pushed by the server (U7). A lift brings it back by discovery. */
   async #giveUp(closed: readonly WatchedSubscription[]): Promise<void> {
     await this.settleClosed();
     const left = closed.filter((subscription) => this.#kept.get(subscription.uri) === subscription);

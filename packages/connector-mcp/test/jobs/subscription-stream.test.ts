@@ -107,6 +107,31 @@ describe("a stream that cannot be opened", () => {
   });
 });
 
+describe("a stream for which nothing is left to ask", () => {
+  test("is not opened while a revocation stands, and again after its lift (U7, P2)", async () => {
+    let refusing = true;
+    const server = await startScriptedNotes({
+      capabilities: { resources: { subscribe: true } },
+      listen: () => (refusing ? { status: 503 } : undefined),
+    });
+    const { modes, cast } = await servedSource(ledgerOf(), server.url, { reviewMs: 100 });
+    await expect.poll(modes, within).toEqual({ pushed: 0, polled: 3 });
+    const { source, reader } = cast;
+    const { revocationId } = await ledgerOf().revoke({ source, subject: reader, reason: "by mistake" });
+    await expect.poll(modes, within).toEqual({ pushed: 0, polled: 0 });
+    refusing = false;
+    // Discoveries go on meanwhile, and find nothing that may be asked for.
+    const lists = () => server.requests.filter(({ method }) => method === "resources/list").length;
+    const before = lists();
+    await expect.poll(() => lists() - before, { timeout: 40 * SECONDS, interval: 50 }).toBeGreaterThan(20);
+    const listens = server.listens().length;
+
+    await ledgerOf().lift(revocationId);
+    await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+    expect(server.listens().slice(listens)).toEqual([["note://a", "note://b", "note://c"]]);
+  });
+});
+
 describe("a server that ends each stream in good order at once", () => {
   test("is left to the timer: nothing is pushed, a change is found, and the streams lead to no reads (U3, U4)", async () => {
     let ending = false;

@@ -11,6 +11,10 @@ export const subscriptionArguments: ArgumentsOf<SubscriptionLedger> = {
     ["page", z.object({ limit: count, afterId: after.optional() })],
   ],
   templatesInUse: [["session", session]],
+  subscriptionsStillOpen: [
+    ["session", session],
+    ["subscriptionIds", z.array(id)],
+  ],
   openStream: [
     ["session", session],
     ["shard", shard],

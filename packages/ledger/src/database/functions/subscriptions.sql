@@ -33,6 +33,17 @@ begin
     where s.subscription_id = any (v_ids) and s.lifecycle in ('SUBSCRIBING', 'ACTIVE') order by s.subscription_id;
 end $$;
 
+-- Which of these are neither closed nor to be reconciled. None when the session is lost.
+create or replace function fenceline.subscriptions_still_open(p_scope int, p_generation bigint, p_subscriptions bigint[])
+returns bigint[] language plpgsql stable as $$
+begin
+  if not fenceline.session_stands(p_scope, p_generation) then return '{}'; end if;
+  return array(
+    select s.subscription_id from fenceline.subscription s
+    where s.subscription_id = any (p_subscriptions) and s.scope_id = p_scope
+      and s.lifecycle in ('DISCOVERED', 'SUBSCRIBING', 'ACTIVE'));
+end $$;
+
 -- A stream of a shard opened anew, or broke: its epoch rises, and everything pushed through it is unverified until read
 -- again (U4). A read counts for an epoch only if its URI was acknowledged in it before the read was issued.
 -- Its subscriptions are made due by make_shard_due, in batches outside the exclusive fence.
