@@ -44,7 +44,7 @@ export class JobProcessors implements Record<QueueKind, (job: Job) => Promise<un
   readonly discovery = async (job: Job) => {
     const { source, reader } = parsePayload(discoveryPayload, job.data);
     const { sessions } = this.options;
-    const end = (await sessions.get(source, reader)?.discover()) ?? "not_holding";
+    const end = (await sessions.get(source, reader)?.discover(job.timestamp)) ?? "not_holding";
     return end === "not_holding" ? this.#handOver("discovery", source, reader) : { end };
   };
 

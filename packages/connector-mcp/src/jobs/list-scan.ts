@@ -76,7 +76,9 @@ export class ListWalk {
     }
     const { reason, message } = end;
     const faults = this.faults.problems;
-    await ledger.finishScan(lease.session, this.#scanId, { complete: false, verdict: "INCOMPLETE", reason, faults });
+    const stop = { complete: false, verdict: "INCOMPLETE", reason, faults } as const;
+    const outcome = await ledger.finishScan(lease.session, this.#scanId, stop);
+    if (outcome === "void") return { outcome, message: "the ledger calls the scan void" };
     if (reason === "session_lost" || reason === "aborted") return { outcome: "session_lost" };
     return { outcome: "unknown", reason, message };
   }

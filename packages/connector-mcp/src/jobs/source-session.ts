@@ -101,8 +101,8 @@ export class SourceSession {
   }
 
   /** Scans the list and brings what is new under subscription; `not_holding`: somebody else has to. */
-  async discover(): Promise<string> {
-    return (await this.#work?.discover()) ?? "not_holding";
+  async discover(jobAddedAt?: number): Promise<string> {
+    return (await this.#work?.discover(jobAddedAt)) ?? "not_holding";
   }
 
   /** Ends connection and session. Never rejects. */

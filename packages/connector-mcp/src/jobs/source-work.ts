@@ -90,8 +90,9 @@ export class SourceWork {
     await this.#reads.drainUris([...this.#reads.failed]);
   }
 
-  discover(): Promise<CatalogOutcome["outcome"]> {
-    return this.#discovering.run();
+  /** @param jobAddedAt when the job was added that asks for it, if one does */
+  discover(jobAddedAt?: number): Promise<CatalogOutcome["outcome"]> {
+    return jobAddedAt === undefined ? this.#discovering.run() : this.#discovering.runForJob(jobAddedAt);
   }
 
   drainReads(): Promise<DrainEnd> {

@@ -15,18 +15,25 @@ export class WokenTask<Result> {
   readonly #patience: WakeTimer;
   /** Asked for, and no run has begun since. */
   #isAwaited = false;
+  /** By the clock that stamps jobs. */
+  #wokenAt = Number.POSITIVE_INFINITY;
+  #begunAt = 0;
+  #last: Promise<Result> | undefined;
 
   /**
-   * @param wake leads to a call of {@link run}, here or nowhere
+   * @param wake leads to a call of {@link run} or {@link runForJob}, here or nowhere
    * @param task does not reject
    */
   constructor(wake: () => void, task: () => Promise<Result>) {
     this.#flight = new SingleFlight(() => {
       this.#isAwaited = false;
-      return task();
+      this.#begunAt = Date.now();
+      this.#last = task();
+      return this.#last;
     });
     this.#ask = new WakeTimer(() => {
       this.#isAwaited = true;
+      this.#wokenAt = Date.now();
       this.#patience.within(QUEUE_PATIENCE_MS);
       wake();
     });
@@ -52,6 +59,15 @@ export class WokenTask<Result> {
   /** Resolves with the first run that began after this call. */
   run(): Promise<Result> {
     return this.#flight.run();
+  }
+
+  /**
+   * A job came from the queue, which was added at this time. One that this task asked for, and whose run did not wait for it any
+   * longer, has its result already.
+   */
+  runForJob(addedAt: number): Promise<Result> {
+    const isOvertaken = this.#wokenAt <= addedAt && addedAt <= this.#begunAt;
+    return isOvertaken && this.#last ? this.#last : this.run();
   }
 
   /** Nothing is asked for any more; resolves when no run is under way. Never rejects. */
