@@ -104,6 +104,7 @@ describe("the documents of --json, on an ingested catalogue", () => {
           era: "modern",
           pushed: 0,
           polled: 40,
+          notificationsIgnored: 0,
           scan: { verdict: "SNAPSHOT_UNPROVEN", resources: 40 },
           reads: { issued: 40, accepted: 40, unchanged: 0, refused: 0, failed: 0 },
           entries: { written: count, reused: 0, removed: 0 },
