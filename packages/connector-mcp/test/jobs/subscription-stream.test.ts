@@ -107,6 +107,27 @@ describe("a stream that cannot be opened", () => {
   });
 });
 
+describe("a resource that is revoked while it is on the timer", () => {
+  test("is left out of the listen request that is accepted next (U7, P2)", async () => {
+    let refusing = true;
+    const server = await startScriptedNotes({ listen: () => (refusing ? { status: 503 } : undefined) });
+    const { modes, cast } = await servedSource(ledgerOf(), server.url);
+    await expect.poll(modes, within).toEqual({ pushed: 0, polled: 3 });
+    const { source, reader } = cast;
+    await ledgerOf().revoke({ source, subject: reader, scope: { uri: "note://a" }, reason: "confidential" });
+    const closed = () =>
+      ledgerOf().database.query<{ uri: string }>(
+        `select s.uri from fenceline.subscription s join fenceline.policy_scope p using (scope_id)
+         join fenceline.source src using (source_id) where src.name = $1 and s.lifecycle = 'CLOSED'`,
+        [source],
+      );
+    await expect.poll(closed, within).toEqual([{ uri: "note://a" }]);
+    refusing = false;
+    await expect.poll(modes, within).toEqual({ pushed: 2, polled: 0 });
+    expect(server.listens().at(-1)).toEqual(["note://b", "note://c"]);
+  });
+});
+
 describe("a stream for which nothing is left to ask", () => {
   test("is not opened while a revocation stands, and again after its lift (U7, P2)", async () => {
     let refusing = true;
@@ -153,6 +174,15 @@ describe("a server that ends each stream in good order at once", () => {
 
     ending = false;
     await expect.poll(modes, within).toEqual({ pushed: 3, polled: 0 });
+  });
+
+  test("or a little later: what it ends has to last as long as the pause before it until all is read for it (U3, U4)", async () => {
+    const server = await startScriptedNotes({ listen: () => ({ endAfterMs: 300 }) });
+    const { modes, receipts } = await servedSource(ledgerOf(), server.url);
+    await expect.poll(() => server.listens().length, within).toBeGreaterThanOrEqual(7);
+    // The first counts at once, one or two after short pauses, and none of the rest.
+    expect(await receipts("stream_opened")).toBeLessThanOrEqual(4);
+    expect(modes()).toEqual({ pushed: 0, polled: 3 });
   });
 
   test("is asked after ever longer pauses (U3)", async () => {

@@ -23,8 +23,11 @@ export async function startScriptedServer(script: {
   reply?: (method: string, params: Params, asked: number, headers: IncomingHttpHeaders) => Reply | undefined;
   /** Instead of what `server/discover` is answered with. */
   discover?: () => Reply | undefined;
-  /** How a listen request is answered, counted from 1: refused; or acknowledged, and then ended in good order. Default: it stays open. */
-  listen?: (asked: Params, count: number) => { status: number } | "end" | undefined;
+  /**
+   * How a listen request is answered, counted from 1: refused; or acknowledged, and then ended in good order, at once or later.
+   * Default: it stays open.
+   */
+  listen?: (asked: Params, count: number) => { status: number } | "end" | { endAfterMs: number } | undefined;
   /** The first message on a listen stream, or "silence". Default: everything asked for is acknowledged. */
   acknowledge?: (filter: Params) => unknown;
   /** Gives events ids, so that the client takes the stream for one it may resume. */
@@ -51,15 +54,17 @@ export async function startScriptedServer(script: {
       const asked = params["notifications"] as Params;
       const listens = requests.filter((earlier) => earlier.method === method).length;
       const way = script.listen?.(asked, listens);
-      if (typeof way === "object") return void response.writeHead(way.status).end();
+      if (typeof way === "object" && "status" in way) return void response.writeHead(way.status).end();
       response.writeHead(200, { "content-type": "text/event-stream" });
       response.flushHeaders();
       const honored = script.acknowledge ? script.acknowledge(asked) : asked;
       if (honored !== "silence") write(response, acknowledgement(id, honored));
-      if (way === "end") {
+      const end = (): void => {
         write(response, { id, result: { resultType: "complete" } });
         response.end();
-      }
+      };
+      if (way === "end") end();
+      else if (way) setTimeout(end, way.endAfterMs);
       return;
     }
     const asked = requests.filter((earlier) => earlier.method === method).length;
