@@ -15,22 +15,27 @@ export interface ConfirmedChanges {
   readonly removed?: readonly string[];
 }
 
-/** Environment variables that say how a program runs, not what it serves. */
-const PROCESS_VARIABLES = /^(PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|LANG|LC_.*|TMPDIR|TEMP|TMP|APPDATA|NODE_OPTIONS)$/i;
+/** Environment variables and headers that say how something runs or asks, not what is served. */
+const INCIDENTAL =
+  /^(PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|LANG|LC_.*|TMPDIR|TEMP|TMP|APPDATA|NODE_OPTIONS|user-agent|accept.*|traceparent)$/i;
 /** By their names: what they hold is renewed, and leads to the same server. */
-const CREDENTIALS = /TOKEN|SECRET|PASS|CREDENTIAL|AUTH|KEY/i;
+const CREDENTIALS = /TOKEN|SECRET|PASS|CREDENTIAL|AUTH|KEY|COOKIE|SESSION/i;
 
 /**
- * Of what is reached: the URL; or the command with its arguments, folder and environment. Never of the credentials it is reached
- * with: those change, and may differ between readers.
+ * Of what is reached: the URL with its headers; or the command with its arguments, folder and environment. Never of the credentials
+ * it is reached with: those change, and may differ between readers.
  */
-export function endpointDigest({ url, command, args = [], cwd, env = {} }: SourceConfig): Uint8Array {
-  const told = Object.entries(env)
-    .filter(([name]) => !PROCESS_VARIABLES.test(name) && !CREDENTIALS.test(name))
-    .sort(([one], [other]) => (one < other ? -1 : 1));
-  const where = cwd === undefined && told.length === 0 ? [] : [{ cwd, env: told }];
-  const place = url === undefined ? [command, ...args, ...where] : [url];
+export function endpointDigest({ url, headers = {}, command, args = [], cwd, env = {} }: SourceConfig): Uint8Array {
+  const told = url === undefined ? { cwd, env: telling(env) } : { headers: telling(headers) };
+  const isTold = Object.values(told).some((value) => value !== undefined && value.length > 0);
+  const place = [...(url === undefined ? [command, ...args] : [url]), ...(isTold ? [told] : [])];
   return createHash("sha256").update(JSON.stringify(place)).digest();
+}
+
+function telling(values: Readonly<Record<string, string>>): [name: string, value: string][] {
+  return Object.entries(values)
+    .filter(([name]) => !INCIDENTAL.test(name) && !CREDENTIALS.test(name))
+    .sort(([one], [other]) => (one < other ? -1 : 1));
 }
 
 /**
@@ -87,7 +92,7 @@ function movedError(sources: readonly LivingSource[]) {
       `  the same server, at another place: run once with --moved ${first} (in code: confirm: { moved: ["${first}"] }); what was\n` +
       `    read stays, and is read again there\n` +
       `  another server: give it another name in mcpServers\n` +
-      `  a mistake: put the former url, command, args, cwd and env back`,
+      `  a mistake: put the former url, headers, command, args, cwd and env back`,
   );
 }
 

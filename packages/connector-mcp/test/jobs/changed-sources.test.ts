@@ -140,9 +140,11 @@ describe("what tells one endpoint from another", () => {
     expect(digestOf({ ...base, ...change } as Source)).toBe(digestOf(base));
   });
 
-  test("a server over HTTP goes by its URL, not by its headers", () => {
+  test("a server over HTTP goes by its URL and by headers that are no credentials", () => {
     const http = { url: "http://127.0.0.1:1/mcp", reader: "svc:rag" };
-    expect(digestOf({ ...http, headers: { Authorization: "Bearer x" } })).toBe(digestOf(http));
+    const incidental = { Authorization: "Bearer x", "X-Api-Key": "y", Cookie: "z", "User-Agent": "u" };
+    expect(digestOf({ ...http, headers: incidental })).toBe(digestOf(http));
+    expect(digestOf({ ...http, headers: { "X-Tenant": "acme" } })).not.toBe(digestOf(http));
     expect(digestOf({ ...http, url: "http://127.0.0.1:2/mcp" })).not.toBe(digestOf(http));
   });
 });
