@@ -22,7 +22,7 @@ export type ConfirmOutcome =
   | "confirmed"
   /** A newer version was confirmed in this index meanwhile. */
   | "superseded"
-  /** A revocation covers the resource, or its subscription was closed. */
+  /** A revocation covers the resource or closed its subscription, or it is hidden or to be read anew. */
   | "revoked"
   /** Another worker holds the claim. */
   | "claim_lost"

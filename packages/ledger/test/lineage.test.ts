@@ -4,6 +4,7 @@ import type { IndexWork } from "#src/index-work.js";
 import { activate } from "./ledger-under-test.js";
 import {
   activeSource,
+  advance,
   brokenInvariants,
   claimWork,
   createIndex,
@@ -279,24 +280,49 @@ describeWholeLedger("lineage", (ledger) => {
     ]);
   });
 
-  test("nothing is claimed for a subscription that is closed or hidden (F7, U7)", async () => {
-    const { session, index, source, id } = await oneVersion();
+  test("nothing is claimed for a subscription that is hidden or that a revocation closed (F7, P2)", async () => {
+    const { index, source, id } = await oneVersion();
     await ledger.sql(
       "update fenceline.subscription set hidden_because = 'tombstone_pending' where subscription_id = $1",
       [id],
     );
     expect(await claimWork(ledger, index, source)).toEqual([]);
     await ledger.sql("update fenceline.subscription set hidden_because = null where subscription_id = $1", [id]);
-    expect(await ledger.beginUnsubscribe(session, [URI])).toHaveLength(1);
+    const { revocationId } = await ledger.revoke({ source, subject: "svc:rag", reason: "r" });
+    await advance(ledger, revocationId);
     expect(await claimWork(ledger, index, source)).toEqual([]);
   });
 
-  test("an unsubscription between write and confirm refuses the confirm (U8)", async () => {
-    const { session, index, source } = await oneVersion("late");
+  test("what was accepted before an unsubscription is indexed after it, and stays, also in an index built later (U10)", async () => {
+    const { session, index, source } = await oneVersion("written");
     const planned = await writeVersion(ledger, index, await onlyWork(index, source));
-    await ledger.beginUnsubscribe(session, [URI]);
-    expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "revoked" }]);
-    expect(await seen(ledger, index, READER)).toEqual([]);
+    const [closing] = await ledger.beginUnsubscribe(session, [URI]);
+    expect(await ledger.confirmVersions(index.ref, [planned])).toMatchObject([{ outcome: "confirmed" }]);
+    await ledger.settleUnsubscribe(session, [closing?.subscriptionId as number], "acknowledged");
+    const { name, store } = index.ref;
+    const embeddings = "test";
+    const ref = await ledger.registerIndex({
+      name,
+      version: 2,
+      store,
+      embeddings,
+      configurationDigest: Buffer.from("2"),
+    });
+    const next = { ref, entries: new Map<string, string>() };
+    expect(await indexDue(ledger, next, source)).toEqual({ [URI]: "confirmed" });
+    expect(await seen(ledger, next, READER)).toEqual(["written"]);
+    const { revocationId } = await ledger.revoke({ source, subject: "svc:rag", reason: "r" });
+    expect(await seen(ledger, next, READER)).toEqual([]);
+    await advance(ledger, revocationId);
+    expect(await purge(ledger, next)).toBe(1);
+    const later = await createIndex(ledger);
+    expect(
+      await ledger.sql("select 1 from fenceline.outbox where index_id = $1 and subscription_id = $2", [
+        later.ref.indexId,
+        closing?.subscriptionId,
+      ]),
+    ).toEqual([]);
+    expect(await brokenInvariants(ledger)).toEqual([]);
   });
 
   test("an index registered later gets what was accepted before; another configuration is refused (L3)", async () => {

@@ -2,7 +2,7 @@ import type { ConfirmOutcome } from "#src/lineage.js";
 import type { Freshness } from "#src/visibility.js";
 import { covers, type ModelRevocation, PolicyModel } from "./policy-model.js";
 import { ReadingModel } from "./reading-model.js";
-import type { ModelAnswer, ModelSubscription } from "./reading-state.js";
+import { type ModelAnswer, type ModelSubscription, mayBeIndexed } from "./reading-state.js";
 
 /** How long what was read counts as verified (§9). */
 const STALENESS_MS = 900_000;
@@ -38,15 +38,14 @@ export class LedgerModel {
 
   // Indexing (L2, L3)
 
-  /** What may be indexed now: neither claimed nor closed, hidden or revoked. */
+  /** What may be indexed now: neither claimed nor hidden nor revoked. */
   indexable(): ModelSubscription[] {
     return this.reading.subscriptions.filter((each) => {
       const work = this.outbox.get(keyOf(each));
       return (
         work?.pending &&
         (work.claimedUntil ?? 0) <= this.clock.now &&
-        each.state === "ACTIVE" &&
-        each.hidden === undefined &&
+        mayBeIndexed(each) &&
         !this.policy.isRevokedAsReader(each.reader, each.uri)
       );
     });
@@ -96,8 +95,7 @@ export class LedgerModel {
     const edgeOf = (entry: ModelEntry) =>
       entry.edges.find((edge) => edge.reader === reader && edge.ordinal === ordinal);
     const stands =
-      subscription.state === "ACTIVE" &&
-      subscription.hidden === undefined &&
+      mayBeIndexed(subscription) &&
       plan.generation === subscription.generation &&
       !this.policy.isRevokedAsReader(reader, uri);
     if (!stands) return "revoked";

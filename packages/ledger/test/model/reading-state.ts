@@ -77,6 +77,12 @@ export function isClosing(state: LifecycleState): boolean {
   return state === "UNSUBSCRIBING" || state === "UNSUBSCRIBE_UNKNOWN" || state === "CLOSED";
 }
 
+/** What was accepted of it may be indexed: an unsubscription leaves it where it is, a revocation does not (U10). */
+export function mayBeIndexed({ state, hidden, closedBy, generation, acceptedGeneration }: ModelSubscription): boolean {
+  if (hidden !== undefined) return false;
+  return state === "ACTIVE" || (isClosing(state) && closedBy === undefined && acceptedGeneration === generation);
+}
+
 export function newSubscription(reader: string, uri: string): ModelSubscription {
   return {
     reader,

@@ -75,7 +75,7 @@ language sql stable as $$
             from fenceline.outbox o
             join fenceline.subscription s using (subscription_id)
             join fenceline.index i using (index_id)
-            where o.pending and s.lifecycle = 'ACTIVE' and s.hidden_because is null
+            where o.pending and fenceline.may_be_indexed(s)
             group by i.name, i.version) w),
          (select json_agg(json_build_object('store', w.name, 'groups', w.groups) order by w.name)
           from (

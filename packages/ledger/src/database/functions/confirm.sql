@@ -15,7 +15,7 @@
 -- Result: an outcome per subscription.
 --   confirmed   served from now on; also when this very confirm was answered before and the answer was lost
 --   superseded  this ordinal or a newer one was confirmed in this index
---   revoked     closed, hidden, reopened with another generation, or covered by a reader's revocation
+--   revoked     closed or covered by a reader's revocation, hidden, or reopened with another generation
 --   claim_lost  the claim ended or is another worker's
 --   index_retired  the index left; what was written is purged
 --   group_gone  a group was purged or abandoned, or a revocation of its part was lifted meanwhile: index it again
@@ -107,7 +107,7 @@ create or replace function fenceline.judge_confirm(
 language sql volatile as $$
   with version as materialized (
     select i.subscription_id, i.ordinal, i.token, i.position, s.resource_id, p.subject_id, p.standing_revocations,
-           s.lifecycle = 'ACTIVE' and s.hidden_because is null and v.generation = s.generation
+           fenceline.may_be_indexed(s) and v.generation = s.generation
              and (p.standing_revocations = 0 or not fenceline.is_revoked(p.subject_id, q.deny_hashes, 'reader')) as stands,
            o.confirmed_ordinal, o.claim_token = i.token and o.claim_until > fenceline.now() as claimed
     from unnest(p_subscriptions, p_ordinals, p_tokens) with ordinality i (subscription_id, ordinal, token, position)

@@ -78,7 +78,11 @@ begin
     from fenceline.subscription s
     join fenceline.index i on i.index_id = p_index and i.takes_versions and i.retired_at is null
     -- Also what is hidden now: shown again unchanged, it would raise no outbox row (F6).
-    where s.scope_id = any (v_scopes) and s.version_ordinal is not null and s.lifecycle = 'ACTIVE'
+    where s.scope_id = any (v_scopes) and s.version_ordinal is not null
+      and (s.lifecycle = 'ACTIVE' or fenceline.may_be_indexed(s) and not exists (
+        -- It would wait for ever, as no batch of the revocation comes to it again.
+        select 1 from fenceline.policy_scope p join fenceline.resource q on q.resource_id = s.resource_id
+        where p.scope_id = s.scope_id and fenceline.is_revoked(p.subject_id, q.deny_hashes, 'reader')))
     order by s.subscription_id
     on conflict do nothing;
   if v_scopes[p_limit] is null then
@@ -96,7 +100,7 @@ language sql volatile as $$
   where i.index_id = p_index and i.serving_since is null and i.filled_at is not null and i.retired_at is null
     and not exists (
       select 1 from fenceline.outbox o join fenceline.subscription s using (subscription_id)
-      where o.index_id = p_index and o.pending and s.lifecycle = 'ACTIVE' and s.hidden_because is null)
+      where o.index_id = p_index and o.pending and fenceline.may_be_indexed(s))
 $$;
 
 -- Retires versions of an index. Effective when this commits; `pass_fences`, then `empty_retired_index` do what follows.

@@ -14,7 +14,14 @@ begin
         where s.subscription_id = any (p_subscriptions) order by s.scope_id) p;
 end $$;
 
--- Claims versions that wait to be indexed, none whose subscription is closed, hidden or covered by a reader's
+-- Whether what was accepted of a subscription may be indexed: it is of the ACTIVE family, or was unsubscribed, by which what was
+-- accepted stays (U10). What a revocation closed may not.
+create or replace function fenceline.may_be_indexed(s fenceline.subscription) returns boolean language sql immutable as $$
+  select s.hidden_because is null and (s.lifecycle = 'ACTIVE'
+    or s.close_ordinal is not null and s.closed_by is null and s.digest_generation = s.generation)
+$$;
+
+-- Claims versions that wait to be indexed, none whose subscription is hidden, closed or covered by a reader's
 -- revocation. Nothing is decided here: intents and confirm test the same again under the fence, so none is taken.
 --   p_index, p_limit  which and how many
 --   p_lease_ms        how long the claim stands; at most 10 s
@@ -38,7 +45,7 @@ begin
     where o.index_id = p_index and o.pending
       and not exists (select 1 from fenceline.index i where i.index_id = p_index and i.retired_at is not null)
       and (o.claim_until is null or o.claim_until <= fenceline.now())
-      and s.lifecycle = 'ACTIVE' and s.hidden_because is null
+      and fenceline.may_be_indexed(s)
       and (p.standing_revocations = 0 or not fenceline.is_revoked(p.subject_id, q.deny_hashes, 'reader'))
     order by o.subscription_id
     limit p_limit
