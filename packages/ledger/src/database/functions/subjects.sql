@@ -53,14 +53,17 @@ create or replace function fenceline.ensure_resources(
 begin
   if not fenceline.session_stands(p_scope, p_generation) then return; end if;
   -- Sorted, because two calls that create the same keys wait for each other. Only missing ones reach the insert: `on
-  -- conflict` would draw an id for each.
-  insert into fenceline.resource
-    (source_id, resource_key, key_digest, segment_key, match_key, cover_hashes, deny_hashes)
-  select p_source, i.resource_key, i.key_digest, i.segment_key, i.match_key, i.cover_hashes::bigint[], i.deny_hashes::bigint[]
-  from unnest(p_resource_keys, p_key_digests, p_segment_keys, p_match_keys, p_cover_hashes, p_deny_hashes)
-    as i (resource_key, key_digest, segment_key, match_key, cover_hashes, deny_hashes)
-  where not exists (
-    select 1 from fenceline.resource r where r.source_id = p_source and r.key_digest = i.key_digest)
-  order by i.key_digest
-  on conflict (source_id, key_digest) do nothing;
+  -- conflict` would draw an id for each. Planned anew for each call: a plan made while there were few resources would be kept,
+  -- and go on reading all of them.
+  execute $statement$
+    insert into fenceline.resource
+      (source_id, resource_key, key_digest, segment_key, match_key, cover_hashes, deny_hashes)
+    select $1, i.resource_key, i.key_digest, i.segment_key, i.match_key, i.cover_hashes::bigint[], i.deny_hashes::bigint[]
+    from unnest($2, $3, $4, $5, $6, $7)
+      as i (resource_key, key_digest, segment_key, match_key, cover_hashes, deny_hashes)
+    where not exists (
+      select 1 from fenceline.resource r where r.source_id = $1 and r.key_digest = i.key_digest)
+    order by i.key_digest
+    on conflict (source_id, key_digest) do nothing
+  $statement$ using p_source, p_resource_keys, p_key_digests, p_segment_keys, p_match_keys, p_cover_hashes, p_deny_hashes;
 end $$;
