@@ -45,8 +45,7 @@ export function visibilityLedger(database: Queryable, identity: LedgerIdentity):
       const known = [...new Set(parts.flatMap((part) => part?.number ?? []))];
       if (known.length === 0 || asker.length === 0) return [];
       const rows = await database.query<VisibleRow>(
-        `select entry_numbers::text, index_id, subscription_id, ordinal, source, reader, uri, freshness, verified_at, age_ms
-         from fenceline.visible_entries($1, $2, $3)`,
+        "select * from fenceline.visible_entries($1, $2, $3)",
         [index, known, asker],
         PREPARED,
       );
@@ -61,8 +60,7 @@ export function visibilityLedger(database: Queryable, identity: LedgerIdentity):
             verifiedAt: row.verified_at ?? undefined,
             ageMs: row.age_ms ?? undefined,
           };
-          const numbers = row.entry_numbers.slice(1, -1).split(",");
-          return numbers.map((number) => [Number(number), { indexId: row.index_id, entry }] as const);
+          return row.entry_numbers.map((number) => [number, { indexId: row.index_id, entry }] as const);
         }),
       );
       return asked.flatMap((entryId, position) => {
@@ -76,8 +74,7 @@ export function visibilityLedger(database: Queryable, identity: LedgerIdentity):
 }
 
 interface VisibleRow {
-  /** As PostgreSQL writes an array: `{1,2}`. */
-  readonly entry_numbers: string;
+  readonly entry_numbers: readonly number[];
   readonly index_id: number;
   readonly subscription_id: number;
   readonly ordinal: number;
