@@ -13,9 +13,10 @@ import {
   type Session,
 } from "@fenceline/ledger";
 import { copyDatabase } from "@fenceline/test-services";
+import { afterAll, beforeAll, beforeEach } from "vitest";
 
 /** An embedded database that holds any number of ledgers, each in a schema of its own. */
-export class LedgerHouse {
+class LedgerHouse {
   readonly #directory: string;
   readonly #holder: Database;
   #ledgers = 0;
@@ -41,6 +42,24 @@ export class LedgerHouse {
     await this.#holder.close();
     await rm(this.#directory, { recursive: true, force: true });
   }
+}
+
+/**
+ * Gives each test of the file a fresh ledger, closed after it; for all of them one house.
+ *
+ * @param begin what else each test begins with
+ */
+export function withFreshLedger(begin: (ledger: Ledger) => unknown): void {
+  let house: LedgerHouse;
+  beforeAll(async () => {
+    house = await LedgerHouse.open();
+  });
+  afterAll(() => house?.close());
+  beforeEach(async () => {
+    const ledger = await house.ledger();
+    await begin(ledger);
+    return () => ledger.close();
+  });
 }
 
 /** What scans and reads of one reader would have brought, decided by the test. */

@@ -1,28 +1,22 @@
 import type { Ledger } from "@fenceline/ledger";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { HashedLexicalEmbeddings } from "#src/langchain/hashed-lexical-embeddings.js";
 import { LineageIndex, type LineageIndexOptions } from "#src/langchain/lineage-index.js";
-import { AcceptedCatalog, LedgerHouse } from "./accepted-catalog.js";
+import { AcceptedCatalog, withFreshLedger } from "./accepted-catalog.js";
 import { MemoryStore } from "./memory-stores.js";
 
 const URI = "catalog://plans/basic";
 const TEXT = "The price of the basic plan is 100 a month.";
 
-let house: LedgerHouse;
 let ledger: Ledger;
 let store: MemoryStore;
 
-beforeAll(async () => {
-  house = await LedgerHouse.open();
-});
-afterAll(() => house?.close());
-beforeEach(async () => {
-  ledger = await house.ledger();
+withFreshLedger(async (fresh) => {
+  ledger = fresh;
   store = new MemoryStore();
   const catalog = await AcceptedCatalog.open(ledger, [URI]);
   await indexWith({}).register();
   await catalog.accept(URI, TEXT);
-  return () => ledger.close();
 });
 
 /** Another worker's view of the one index. */

@@ -1,11 +1,11 @@
 import type { Ledger } from "@fenceline/ledger";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { EmbeddedVectorStore } from "#src/langchain/embedded-vector-store.js";
 import { HashedLexicalEmbeddings } from "#src/langchain/hashed-lexical-embeddings.js";
 import { LineageIndex, type LineageIndexOptions } from "#src/langchain/lineage-index.js";
 import { purgeStore } from "#src/langchain/purge.js";
 import { adaptVectorStore } from "#src/langchain/store-adapter.js";
-import { AcceptedCatalog, LedgerHouse } from "./accepted-catalog.js";
+import { AcceptedCatalog, withFreshLedger } from "./accepted-catalog.js";
 import { KeyAssigningStore, MemoryStore, UndeletingStore } from "./memory-stores.js";
 
 const PLAN = "catalog://plans/basic";
@@ -29,17 +29,11 @@ class CountingEmbeddings extends HashedLexicalEmbeddings {
   }
 }
 
-let house: LedgerHouse;
 let ledger: Ledger;
 
-beforeAll(async () => {
-  house = await LedgerHouse.open();
+withFreshLedger((fresh) => {
+  ledger = fresh;
 });
-afterAll(() => house?.close());
-beforeEach(async () => {
-  ledger = await house.ledger();
-});
-afterEach(() => ledger?.close());
 
 /** An index over a store of its own, fed by one source. */
 async function setUp(options: Partial<LineageIndexOptions> = {}, uris: readonly string[] = [PLAN]) {

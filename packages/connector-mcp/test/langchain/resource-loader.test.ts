@@ -1,25 +1,19 @@
 import type { Ledger } from "@fenceline/ledger";
 import { RecursiveCharacterTextSplitter } from "@langchain/textsplitters";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { McpResourceLoader } from "#src/langchain/resource-loader.js";
-import { AcceptedCatalog, LedgerHouse } from "./accepted-catalog.js";
+import { AcceptedCatalog, withFreshLedger } from "./accepted-catalog.js";
 
 const BASIC = "catalog://plans/basic";
 const PRO = "catalog://plans/pro";
 
-let house: LedgerHouse;
 let ledger: Ledger;
 let catalog: AcceptedCatalog;
 
-beforeAll(async () => {
-  house = await LedgerHouse.open();
-});
-afterAll(() => house?.close());
-beforeEach(async () => {
-  ledger = await house.ledger();
+withFreshLedger(async (fresh) => {
+  ledger = fresh;
   catalog = await AcceptedCatalog.open(ledger, [BASIC, PRO]);
 });
-afterEach(() => ledger?.close());
 
 const loaderOf = (reader = "svc:rag") =>
   new McpResourceLoader({ ledger, source: "catalog", reader, destination: "wiki" });

@@ -1,18 +1,17 @@
 import { randomUUID } from "node:crypto";
 import { formatEntryId, type Ledger, parseEntryId } from "@fenceline/ledger";
 import { Document } from "@langchain/core/documents";
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { HashedLexicalEmbeddings } from "#src/langchain/hashed-lexical-embeddings.js";
 import { LineageIndex } from "#src/langchain/lineage-index.js";
 import { purgeStore } from "#src/langchain/purge.js";
 import { compareStore, type StoreComparison } from "#src/langchain/store-comparison.js";
-import { AcceptedCatalog, LedgerHouse } from "./accepted-catalog.js";
+import { AcceptedCatalog, withFreshLedger } from "./accepted-catalog.js";
 import { MemoryStore } from "./memory-stores.js";
 
 const URI = "catalog://plans/basic";
 const embeddings = new HashedLexicalEmbeddings();
 
-let house: LedgerHouse;
 let ledger: Ledger;
 let store: ListedStore;
 let index: LineageIndex;
@@ -25,14 +24,9 @@ class ListedStore extends MemoryStore {
   }
 }
 
-beforeAll(async () => {
-  house = await LedgerHouse.open();
-});
-afterAll(() => house?.close());
-
 /** An index with one entry that is served, and one that it replaced and that waits for its purge. */
-beforeEach(async () => {
-  ledger = await house.ledger();
+withFreshLedger(async (fresh) => {
+  ledger = fresh;
   store = new ListedStore(embeddings);
   index = new LineageIndex({ ledger, name: "main", vectorStore: store, embeddings });
   await index.register();
@@ -42,7 +36,6 @@ beforeEach(async () => {
     await index.indexDue();
   }
   expect(store.rows.size).toBe(2);
-  return () => ledger.close();
 });
 
 /** Compares, and purges whatever is due just before the ledger answers to one of the calls. */

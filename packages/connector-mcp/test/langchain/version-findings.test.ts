@@ -1,26 +1,20 @@
 import type { Ledger } from "@fenceline/ledger";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { HashedLexicalEmbeddings } from "#src/langchain/hashed-lexical-embeddings.js";
 import { LineageIndex, type LineageIndexOptions } from "#src/langchain/lineage-index.js";
 import { McpResourceLoader } from "#src/langchain/resource-loader.js";
-import { AcceptedCatalog, LedgerHouse } from "./accepted-catalog.js";
+import { AcceptedCatalog, withFreshLedger } from "./accepted-catalog.js";
 import { MemoryStore } from "./memory-stores.js";
 
 const PLAN = "catalog://plans/basic";
 const FOUND = { code: "detector", action: "reject", detector: "orders" } as const;
 const OF_READER = { source: "catalog", reader: "svc:rag" };
 
-let house: LedgerHouse;
 let ledger: Ledger;
 
-beforeAll(async () => {
-  house = await LedgerHouse.open();
+withFreshLedger((fresh) => {
+  ledger = fresh;
 });
-afterAll(() => house?.close());
-beforeEach(async () => {
-  ledger = await house.ledger();
-});
-afterEach(() => ledger?.close());
 
 async function indexed(options: Pick<LineageIndexOptions, "version" | "guard">): Promise<void> {
   const embeddings = new HashedLexicalEmbeddings();
