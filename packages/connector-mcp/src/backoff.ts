@@ -1,5 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
+/** What stood this long before it ended was good, and the next try begins anew. What ends sooner is tried after ever longer pauses. */
+export const STABLE_AFTER_MS = 30_000;
+
 /** Growing pauses between tries, each shortened or lengthened by up to a fifth so that many workers do not try in step. */
 export class Backoff {
   #failures = 0;

@@ -2,12 +2,7 @@ import { type Command, Option } from "commander";
 import type { ConfirmedChanges } from "../jobs/changed-sources.js";
 import { parseName } from "./option-values.js";
 
-/** The answers of a command that starts workers to `source_moved` and `source_removed`. */
-export interface ChangedSourceOptions {
-  readonly moved?: readonly string[];
-  readonly removed?: readonly string[];
-}
-
+/** Adds the options with which a command that starts workers answers `source_moved` and `source_removed`. */
 export function withChangedSourceOptions(command: Command): Command {
   const several = (value: string, before: readonly string[] = []) => [...before, parseName(value)];
   return command
@@ -19,6 +14,6 @@ export function withChangedSourceOptions(command: Command): Command {
     );
 }
 
-export function confirmedBy({ moved, removed }: ChangedSourceOptions): ConfirmedChanges {
+export function confirmedBy({ moved, removed }: ConfirmedChanges): ConfirmedChanges {
   return { ...(moved && { moved }), ...(removed && { removed }) };
 }

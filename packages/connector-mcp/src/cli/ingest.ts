@@ -1,7 +1,7 @@
 import { type Command, Option } from "commander";
 import type { ConfirmedChanges } from "../jobs/changed-sources.js";
 import type { SourceStats } from "../jobs/worker-pool-options.js";
-import { type ChangedSourceOptions, confirmedBy, withChangedSourceOptions } from "./changed-source-options.js";
+import { confirmedBy, withChangedSourceOptions } from "./changed-source-options.js";
 import {
   type CommandContext,
   type CommonOptions,
@@ -12,7 +12,7 @@ import {
 import { parseSeconds } from "./option-values.js";
 import { ProgressBar } from "./progress-bar.js";
 
-interface IngestOptions extends CommonOptions, ChangedSourceOptions {
+interface IngestOptions extends CommonOptions, ConfirmedChanges {
   /** In milliseconds. */
   readonly timeout: number;
 }

@@ -1,13 +1,14 @@
 import type { Command } from "commander";
 import { pino } from "pino";
-import { type ChangedSourceOptions, confirmedBy, withChangedSourceOptions } from "./changed-source-options.js";
+import type { ConfirmedChanges } from "../jobs/changed-sources.js";
+import { confirmedBy, withChangedSourceOptions } from "./changed-source-options.js";
 import { type CommonOptions, fencelineCommand, printAnswer, untilAskedToStop, withContext } from "./command-context.js";
 
 /** `fenceline worker`: stays, holds subscriptions, shares the work with every other worker on the ledger. */
 export function workerCommand(): Command {
   return withChangedSourceOptions(fencelineCommand("worker", ["worker", "worker --config prod.json --verbose"]))
     .description("stay and keep every index right until stopped (Ctrl-C)")
-    .action((options: CommonOptions & ChangedSourceOptions) =>
+    .action((options: CommonOptions & ConfirmedChanges) =>
       withContext(options, async ({ config, ledger, json }) => {
         const stop = untilAskedToStop();
         const level = options.verbose === true ? "debug" : "info";

@@ -6,6 +6,7 @@
  *    told last, and nothing is pushed through a stream after its break (U4).
  * 2. What is on the timer is not put there again: each activation leaves a receipt.
  */
+import { Turns } from "../turns.js";
 import type { SourceContext } from "./source-context.js";
 import type { SubscriptionMode, WatchedSubscription, WatchedSubscriptions } from "./watched-subscription.js";
 
@@ -13,7 +14,7 @@ import type { SubscriptionMode, WatchedSubscription, WatchedSubscriptions } from
 const MAX_ACTIVATED = 500;
 
 export class Activation {
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #turns = new Turns();
   #pushed = 0;
 
   /** @param onActivated called after each batch */
@@ -37,9 +38,7 @@ export class Activation {
   }
 
   inTurn(work: () => Promise<void>): Promise<void> {
-    const turn = this.#turn.then(work);
-    this.#turn = turn.catch(() => undefined);
-    return turn;
+    return this.#turns.run(work);
   }
 
   /** Nobody pushes these: they are read on the timer (U3). */

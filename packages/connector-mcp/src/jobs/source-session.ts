@@ -10,7 +10,7 @@
  */
 import type { Ledger } from "@fenceline/ledger";
 import type { Logger } from "pino";
-import { aborted, Backoff, pause } from "../backoff.js";
+import { aborted, Backoff, pause, STABLE_AFTER_MS } from "../backoff.js";
 import type { ConfiguredSource } from "../config/configured-sources.js";
 import { ResourceChoice } from "../mcp/resource-choice.js";
 import { connectSource, type SourceConnection } from "../mcp/source-connection.js";
@@ -24,8 +24,6 @@ import type { PoolMode, PoolProgress } from "./worker-pool-options.js";
 
 /** Connections tried under one lease before another process may have a go; in mode `once` tries altogether. */
 const TRIES_PER_LEASE = 3;
-/** A connection that stood this long was a good one. What ends sooner is tried again after ever longer pauses. */
-const STABLE_AFTER_MS = 30_000;
 /** Between two looks at a session that another process holds and was asked to work (mode `once`). */
 const LOOK_AGAIN_MS = 500;
 /** A standby looks again at least this often, whatever the holder's lease says. */

@@ -5,6 +5,7 @@
 import { connectorError } from "../errors.js";
 import { type CatalogOutcome, type CatalogWalk, reconcileCatalog } from "./catalog-walk.js";
 import { DiscoveryPace } from "./discovery-pace.js";
+import { pagesToOpen } from "./pages-to-open.js";
 import { problemOf } from "./problem.js";
 import { type DrainEnd, ReadDrain } from "./read-drain.js";
 import type { SourceContext } from "./source-context.js";
@@ -20,7 +21,6 @@ const RETRY_READS_MS = 5_000;
 const LOOK_AGAIN_MS = 60_000;
 /** Versions accepted within this time of the first are indexed by one job, or few. */
 const INDEX_WINDOW_MS = 10;
-const PAGE = 1_000;
 /** Closing takes the scope fence; more at once would make a revocation wait. */
 const MAX_CLOSED = 500;
 
@@ -230,12 +230,8 @@ export class SourceWork {
       const templates = await ledger.templatesInUse(lease.session);
       if (templates.every((template) => Object.hasOwn(choice.templates, template))) return;
     }
-    for (let afterId: number | undefined; ; ) {
-      const after = afterId === undefined ? {} : { afterId };
-      const page = await ledger.subscriptionsToOpen(lease.session, { limit: PAGE, ...after });
+    for await (const page of pagesToOpen(this.context)) {
       await this.#leaveOut(page.filter((known) => !choice.takes(known)).map(({ uri }) => uri));
-      afterId = page.at(-1)?.subscriptionId;
-      if (page.length < PAGE) return;
     }
   }
 
@@ -254,14 +250,10 @@ export class SourceWork {
   /** Every subscription of this source becomes a polled one. */
   async #putOnTimer(): Promise<void> {
     const { ledger, lease, counts } = this.context;
-    for (let afterId: number | undefined; ; ) {
-      const after = afterId === undefined ? {} : { afterId };
-      const page = await ledger.subscriptionsToOpen(lease.session, { limit: PAGE, ...after });
+    for await (const page of pagesToOpen(this.context)) {
       const polled = page.map(({ subscriptionId }) => subscriptionId);
       await ledger.activateSubscriptions(lease.session, { shard: 0, pushed: [], polled });
       for (const { uri, subscriptionId } of page) this.#watched.set(uri, subscriptionId);
-      afterId = polled.at(-1);
-      if (page.length < PAGE) break;
     }
     counts.polled = this.#watched.size;
   }

@@ -9,15 +9,13 @@
  * 4. A stream that follows a short one has to last as long as the pause before it until it counts. Pauses grow, so a server
  *    that ends each stream at once is soon left to the timer, instead of having everything read again for each.
  */
-import { aborted, Backoff, pause } from "../backoff.js";
+import { aborted, Backoff, pause, STABLE_AFTER_MS } from "../backoff.js";
 import { openResourceStream, type ResourceStream } from "../mcp/resource-stream.js";
 import type { Activation } from "./activation.js";
 import { problemOf } from "./problem.js";
 import type { SourceContext } from "./source-context.js";
 import type { SubscriptionMode, WatchedSubscription } from "./watched-subscription.js";
 
-/** A stream that lived this long was a good one: the next try starts without a pause. */
-const STABLE_AFTER_MS = 30_000;
 /** The longest pause is about that of the timer, which serves meanwhile. */
 const BACKOFF = { minMs: 200, maxMs: 60_000 };
 /** What was not acknowledged is asked for again, no more at a time: each may be a request of its own. */

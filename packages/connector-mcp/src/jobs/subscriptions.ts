@@ -8,9 +8,11 @@
  *    for no more.
  */
 import type { SubscriptionRef } from "@fenceline/ledger";
+import { Turns } from "../turns.js";
 import { Activation } from "./activation.js";
 import { AnnouncementCheck } from "./announcement-check.js";
 import { NotificationRecorder } from "./notification-recorder.js";
+import { pagesToOpen } from "./pages-to-open.js";
 import { problemOf } from "./problem.js";
 import { Shards } from "./shards.js";
 import { SingleFlight } from "./single-flight.js";
@@ -33,7 +35,7 @@ export class Subscriptions {
   readonly #announcements: AnnouncementCheck;
   readonly #shards: Shards;
   readonly #settler = new SingleFlight(() => this.#settle());
-  #taking: Promise<unknown> = Promise.resolve();
+  readonly #taking = new Turns();
 
   constructor(
     private readonly context: SourceContext,
@@ -101,24 +103,13 @@ export class Subscriptions {
 
   /** One after the other: the ledger names what is not active yet to each who asks. */
   #takeNew(): Promise<WatchedSubscription[]> {
-    const taken = this.#taking.then(() => this.#take());
-    this.#taking = taken.catch(() => undefined);
-    return taken;
+    return this.#taking.run(() => this.#take());
   }
 
   async #take(): Promise<WatchedSubscription[]> {
-    const { ledger, lease } = this.context;
     const added: WatchedSubscription[] = [];
-    let afterId: number | undefined;
-    for (;;) {
-      const page = await ledger.subscriptionsToOpen(lease.session, {
-        limit: PAGE,
-        ...(afterId !== undefined && { afterId }),
-      });
-      for (const ref of page) added.push(this.#keep(ref));
-      afterId = page.at(-1)?.subscriptionId;
-      if (page.length < PAGE) return added;
-    }
+    for await (const page of pagesToOpen(this.context)) for (const ref of page) added.push(this.#keep(ref));
+    return added;
   }
 
   #keep({ uri, subscriptionId }: SubscriptionRef): WatchedSubscription {

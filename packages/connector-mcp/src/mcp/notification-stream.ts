@@ -1,4 +1,5 @@
 import { connectorError } from "../errors.js";
+import { Turns } from "../turns.js";
 import type {
   IgnoredReason,
   ResourceStream,
@@ -22,7 +23,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
   protected readonly wire: SourceWire;
   protected readonly watched = new WatchedUris();
   #ended = false;
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #turns = new Turns();
   readonly #leave: () => void;
 
   protected constructor(
@@ -112,9 +113,7 @@ export abstract class NotificationStream implements ResourceStream, SourceListen
   }
 
   protected inTurn<T>(change: () => Promise<T>): Promise<T> {
-    const turn = this.#turn.then(change);
-    this.#turn = turn.catch(() => {});
-    return turn;
+    return this.#turns.run(change);
   }
 
   #end(): void {

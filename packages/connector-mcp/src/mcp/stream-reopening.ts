@@ -3,10 +3,8 @@
  * it cleanly (36 times a second were seen). The stream of notifications is asked for by whoever needs it.
  */
 import type { StreamableHTTPReconnectionOptions } from "@modelcontextprotocol/client";
-import { Backoff } from "../backoff.js";
+import { Backoff, STABLE_AFTER_MS } from "../backoff.js";
 
-/** A stream that stood this long was a good one. */
-const STABLE_AFTER_MS = 30_000;
 /** What a server asks for with `retry`, at most. */
 const LONGEST_ASKED_MS = 60_000;
 
